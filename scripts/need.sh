@@ -53,6 +53,9 @@ wheel must header:liburing.h            liburing-dev
 wheel must header:jpeglib.h             libjpeg-dev
 wheel must header:png.h                 libpng-dev
 wheel must header:webp/decode.h         libwebp-dev
+wheel must header:curl/curl.h           libcurl4-openssl-dev
+wheel must header:openssl/evp.h         libssl-dev
+wheel must header:expat.h               libexpat1-dev
 wheel must command:python3              python3
 wheel must python:venv,ensurepip        python3-venv
 wheel may  command:ninja                ninja-build

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the Python wheel: the package in python/, the shared libraries, iterbench and iterpack. One wheel serves every Python from 3.9 on.
-# zig compiles against the headers of glibc 2.28; the codecs, zlib and liburing come from the system's static libraries, so that the wheel
-# needs glibc alone. auditwheel decides whether the tag is true. Exits with 77 if this machine lacks something that it needs.
+# zig compiles against the headers of glibc 2.28; the codecs, zlib, liburing, OpenSSL's SHA-256 and expat come from the system's static
+# libraries, so that the wheel needs glibc alone. libcurl is the user's: it is opened when the first URL is read. auditwheel decides whether the tag is true. Exits with 77 if this machine lacks something that it needs.
 # Usage: wheel.sh [-q] [FOLDER]    (default: dist; -q: no progress)
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
@@ -36,7 +36,8 @@ chmod +x "$tools/cc.new"
 cmp -s "$tools/cc.new" "$tools/cc" || { rm -rf build/wheel && mv "$tools/cc.new" "$tools/cc"; } # CMake does not look into the compiler
 
 # ---- The static libraries, in a folder that has nothing else: /usr/include would bring the headers of this system's glibc
-# Columns: name, archive, headers (under /usr/include or its folder for the architecture), the package with the licence.
+# Columns: name, archive (- = headers alone), headers (under /usr/include or its folder for the architecture, or both), the package
+# with the licence.
 libraries() {
     cat <<'ROWS'
 libjpeg   libjpeg.a   jpeglib.h,jmorecfg.h,jerror.h,jconfig.h  libjpeg62-turbo-dev|libjpeg-turbo8-dev
@@ -44,40 +45,58 @@ libpng    libpng16.a  png.h,pngconf.h,pnglibconf.h             libpng-dev
 libwebp   libwebp.a   webp                                     libwebp-dev
 zlib      libz.a      zlib.h,zconf.h                           zlib1g-dev
 liburing  liburing.a  liburing.h,liburing                      liburing-dev
+libcrypto libcrypto.a openssl                                  libssl-dev
+expat     libexpat.a  expat.h,expat_external.h                 libexpat1-dev
+libcurl   -           curl                                     libcurl4-openssl-dev
 ROWS
 }
 # A distribution compiles its static libraries for programs (-fPIE). In a shared library that works, except for the one variable of libc that
-# they use: stderr. They get one that the library itself has.
-cat >"$tools/stderr.c" <<'END'
+# they use: stderr. They get one that the library itself has. It also has what newer versions of glibc have: arc4random_buf(), from which expat
+# takes a salt of its hash tables. (__isoc23_strtoul is what a compiler for glibc 2.38 makes of strtoul.)
+cat >"$tools/glibc.c" <<'END'
 #include <stdio.h>
-__attribute__((visibility("hidden"))) FILE *wheel_stderr;
+#include <sys/random.h>
+#include <time.h>
+#define HIDDEN __attribute__((visibility("hidden")))
+HIDDEN FILE *wheel_stderr;
+HIDDEN void wheel_random(void *out, size_t n);
 __attribute__((constructor)) static void set_stderr(void) { wheel_stderr = stderr; }
+void wheel_random(void *out, size_t n) {
+    if (getrandom(out, n, 0) == (ssize_t)n) return;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    for (size_t i = 0; i < n; i++) ((unsigned char *)out)[i] = (unsigned char)(now.tv_nsec >> i % 4 * 8);
+}
 END
-"$tools/cc" -O2 -fPIC -c "$tools/stderr.c" -o "$tools/stderr.o"
+"$tools/cc" -O2 -fPIC -c "$tools/glibc.c" -o "$tools/glibc.o"
 multiarch=x86_64-linux-gnu
 system_pc() { env -u PKG_CONFIG_LIBDIR -u PKG_CONFIG_PATH pkg-config --modversion "$1" || lack "pkg-config does not find $1 (make deps STEP=wheel)"; }
 rm -rf "$static" "$project" "$stage"
 mkdir -p "$static/include" "$static/lib/pkgconfig" "$project/licenses"
 while read -r name archive headers packages; do
-    found=
-    for file in "/usr/lib/$multiarch/$archive" "/usr/lib/$archive"; do if [ -z "$found" ] && [ -f "$file" ]; then found=$file; fi; done
-    [ -n "$found" ] || lack "$archive was not found (package ${packages%%|*}; make deps STEP=wheel)"
-    objcopy --redefine-sym stderr=wheel_stderr "$found" "$static/lib/$archive"
-    ar rs "$static/lib/$archive" "$tools/stderr.o" 2>/dev/null
-    for header in ${headers//,/ }; do
-        for place in "/usr/include/$multiarch" /usr/include /usr/include/libpng16; do
-            if [ -e "$place/$header" ]; then ln -sfn "$place/$header" "$static/include/$header"; break; fi
+    version=$(system_pc "$name")
+    for header in ${headers//,/ }; do # a folder may be in several places, each with a part of it
+        for place in /usr/include/libpng16 /usr/include "/usr/include/$multiarch"; do
+            if [ -e "$place/$header" ]; then cp -rsf "$place/$header" "$static/include/"; fi
         done
         [ -e "$static/include/$header" ] || lack "$header was not found (package ${packages%%|*}; make deps STEP=wheel)"
     done
-    version=$(system_pc "$name")
-    linked=${archive#lib} linked=${linked%.a}
-    printf 'Name: %s\nDescription: static\nVersion: %s\nCflags: -I%s\nLibs: -L%s -l%s\n' \
-        "$name" "$version" "$static/include" "$static/lib" "$linked" >"$static/lib/pkgconfig/$name.pc"
-    for package in ${packages//|/ }; do
-        if [ -f "/usr/share/doc/$package/copyright" ]; then cp "/usr/share/doc/$package/copyright" "$project/licenses/$name-$version.txt"; fi
-    done
-    [ -f "$project/licenses/$name-$version.txt" ] || lack "the licence of $name was not found (/usr/share/doc/${packages%%|*}/copyright)"
+    libs=
+    if [ "$archive" != - ]; then
+        found=
+        for file in "/usr/lib/$multiarch/$archive" "/usr/lib/$archive"; do if [ -z "$found" ] && [ -f "$file" ]; then found=$file; fi; done
+        [ -n "$found" ] || lack "$archive was not found (package ${packages%%|*}; make deps STEP=wheel)"
+        objcopy --redefine-sym stderr=wheel_stderr --redefine-sym arc4random_buf=wheel_random --redefine-sym __isoc23_strtoul=strtoul \
+            "$found" "$static/lib/$archive"
+        ar rs "$static/lib/$archive" "$tools/glibc.o" 2>/dev/null
+        libs=${archive#lib} libs="-L$static/lib -l${libs%.a}"
+        for package in ${packages//|/ }; do
+            if [ -f "/usr/share/doc/$package/copyright" ]; then cp "/usr/share/doc/$package/copyright" "$project/licenses/$name-$version.txt"; fi
+        done
+        [ -f "$project/licenses/$name-$version.txt" ] || lack "the licence of $name was not found (/usr/share/doc/${packages%%|*}/copyright)"
+    fi
+    printf 'Name: %s\nDescription: static\nVersion: %s\nCflags: -I%s\nLibs: %s\n' \
+        "$name" "$version" "$static/include" "$libs" >"$static/lib/pkgconfig/$name.pc"
 done < <(libraries)
 # zig's own runtime library is one object: with a division of 128 bits come its memcpy(), slower than glibc's, and a list of the processor's
 # features that stays empty. gcc's has an object for each function.

@@ -103,7 +103,7 @@ lines 0
 case="root, what a wheel needs"
 machine "$bookworm"
 need 0 wheel
-installs "gcc libc6-dev cmake zlib1g-dev pkg-config binutils liburing-dev libjpeg-dev libpng-dev libwebp-dev python3 python3-venv ninja-build"
+installs "gcc libc6-dev cmake zlib1g-dev pkg-config binutils liburing-dev libjpeg-dev libpng-dev libwebp-dev libcurl4-openssl-dev libssl-dev libexpat1-dev python3 python3-venv ninja-build"
 
 case="root, only what a build needs"
 machine "$bookworm"

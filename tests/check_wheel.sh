@@ -1,7 +1,7 @@
 #!/bin/sh
-# The Python wheel: auditwheel confirms its tag (scripts/wheel.sh), it holds what it should, it exports what the library exports, and its
-# programs run from a fresh venv. Another compiler made its library, so the hashes of epochs must equal those of this build's iterbench.
-# Usage: ITER_LIBRARY=... ITERBENCH=... ITERPACK=... check_wheel.sh SOURCE_DIR
+# The Python wheel: auditwheel confirms its tag (scripts/wheel.sh), it holds what it should, it exports what the library exports, its
+# programs run from a fresh venv, and it reads URLs through the machine's libcurl, or says that there is none. Another compiler made its library, so the hashes of epochs must equal those of this build's iterbench.
+# Usage: ITER_PYTHON=venv/bin/python ITER_LIBRARY=... ITERBENCH=... ITERPACK=... check_wheel.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ "$ITER_SHARED" != 1 ] || [ -z "$ITERBENCH" ] || [ -z "$ITERPACK" ]; then echo "skipped: needs a shared library and the programs"; exit 77; fi
 dir=$(mktemp -d) || exit 2
@@ -41,7 +41,7 @@ expect("version: expected %s, got %s" % (version, meta["Version"]), meta["Versio
 expect("no Python 3.9", meta["Requires-Python"] == ">=3.9")
 # Each library that is linked in brings its licence, in a file and in the metadata.
 named = meta.get_all("License-File")
-for library in ("libjpeg", "libpng", "libwebp", "zlib", "liburing"):
+for library in ("libjpeg", "libpng", "libwebp", "zlib", "liburing", "libcrypto", "expat"):
     expect("no licence of " + library, any(n.startswith("licenses/" + library) for n in named))
 for name in named:
     expect("empty or missing: " + name, info + "licenses/" + name in files and files[info + "licenses/" + name].file_size > 500)
@@ -102,6 +102,33 @@ done
 "$bin/iterbench" --data synthetic:cifar10 --model cnn --seconds 1 >"$dir/out" 2>&1 && fault "--model works, but was not built"
 grep -q 'without the trainer' "$dir/out" || fault "--model: $(cat "$dir/out")"
 
+# ---- URLs, through a libcurl that is opened at run time: http, https with a CA of the test's, s3
+grep -qw libcurl "$package/lib/libiter.so" || fault "it opens no libcurl"
+if ldd "$package/lib/libiter.so" "$package/bin/iterbench" "$package/bin/iterpack" 2>/dev/null | grep -E 'curl|ssl|crypto|expat'; then fault "it needs these"; fi
+if env ITER_SOURCE="$PWD" ITERBENCH="$bin/iterbench" ITERPACK="$bin/iterpack" PYTHONDONTWRITEBYTECODE=1 "${ITER_PYTHON:-python3}" -m unittest discover \
+    -v -s tests/remote -p 'test_*.py' -k test_faults_that_pass -k test_https -k test_s3 -k test_secrets >"$dir/out" 2>&1; then
+    sed -nE "s/^(.*) \.\.\. skipped ['\"](.*)['\"]\$/note: \1: \2/p" "$dir/out"
+else
+    fault "URLs: $(cat "$dir/out")"
+fi
+# A machine without libcurl: dlopen() does not find it.
+cat >"$dir/absent.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+void *dlopen(const char *name, int flags) {
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return real(name && strncmp(name, "libcurl", 7) == 0 ? "libcurl-absent.so.4" : name, flags);
+}
+END
+"${CC:-cc}" -shared -fPIC "$dir/absent.c" -o "$dir/absent.so" -ldl || fault "no library that hides libcurl"
+for spec in recordio:http://127.0.0.1:1/x.rec 'tar:s3://bucket/x-*.tar' cifar10:https://127.0.0.1:1/x; do
+    LD_PRELOAD=$dir/absent.so "$bin/iterbench" --loader dataloader --data "$spec" >"$dir/out" 2>&1 && fault "$spec is read without libcurl"
+    grep -q 'there is no libcurl .*please install libcurl .*libcurl4' "$dir/out" || fault "without libcurl: $(cat "$dir/out")"
+done
+LD_PRELOAD=$dir/absent.so "$bin/iterbench" --loader dataloader --data 'synthetic:cifar10?n=512' --seconds 0.1 >"$dir/out" 2>&1 ||
+    fault "without libcurl: $(cat "$dir/out")"
+
 # ---- The package, and the library as it opens it
 "$bin/python" -c 'import ctypes, sys; f = ctypes.CDLL(sys.argv[1]).iter_version; f.restype = ctypes.c_char_p; sys.exit(f().decode() != sys.argv[2])' \
     "$package/lib/libiter.so" "$version" || fault "the library does not open, or has another version"
@@ -110,6 +137,8 @@ if [ -f python/libiter/__init__.py ]; then
         (cd "$dir" && "$bin/python" -c 'import libiter; print("libiter", libiter.__version__)') >"$dir/out" 2>&1 || fault "import libiter: $(cat "$dir/out")"
         (cd "$dir" && ITER_DIAGNOSE=1 "$bin/python" -c 'import libiter; [batch.number for batch in libiter.Loader("synthetic:cifar10", epochs=1)]') >"$dir/out" 2>&1
         grep -q 'libiter: verdict on' "$dir/out" || fault "ITER_DIAGNOSE: $(cat "$dir/out")"
+        (cd tests/python && PYTHONDONTWRITEBYTECODE=1 "$bin/python" -m unittest -v test_urls) >"$dir/out" 2>&1 && ! grep -q 'skipped' "$dir/out" ||
+            fault "URLs in Python: $(cat "$dir/out")"
     else
         echo "note: pip has no numpy, so the package was not imported"
     fi
