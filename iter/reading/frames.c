@@ -6,13 +6,15 @@
  * holds one window of a file, and a row points into its frame. A block is cut into equal pieces of
  * rows. A window is a piece widened to whole disk blocks, so few bytes are read that no row of the
  * block needs. A piece may be no single stretch of a file: it crosses the end of a file, or its
- * samples are not neighbours. Then its rows are in windows of a fixed grid, each of which overlaps
- * the next by at least the largest sample.
+ * samples are not neighbours, or are larger than most. Such a piece is halved until each part is
+ * one.
  *
- * The sampler can be asked for any position. So the windows that are needed one group later are
- * read ahead, into frames that are spent: all rows of their group have been made. If a row needs a
- * window now that no frame holds, the least recently used frame is evicted, spent or not. A frame
- * is never evicted while rows of open chunks are in it.
+ * Files at URLs that are read in order are read the same way, as blocks of one window.
+ *
+ * The sampler can be asked for any position. So the windows that are needed one group later, or
+ * some, are read ahead, into frames that are spent: all rows of their group have been made. If a
+ * row needs a window now that no frame holds, the least recently used frame is evicted, spent or
+ * not. A frame is never evicted while rows of open chunks are in it.
  */
 #include <string.h>
 
@@ -36,8 +38,8 @@ struct iter__frame {
     iter__chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
-/* The stretch of a file that is read for a row. Two windows that begin at the same disk block may
- * differ in size: one is a piece of a block of samples, the other one of the grid. */
+/* The stretch of a file that is read for a row. Two windows may begin at the same disk block and
+ * differ in size: the samples of one end in it, and those of the other begin. */
 typedef struct window {
     uint64_t object, start, bytes; /* whole disk blocks, up to the end of the file */
 } window;
@@ -57,35 +59,45 @@ struct iter__frames {
 
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-/* The window of extent `e` of sample `index`: its piece, if that is one stretch of a file, else a
- * window of the grid. A pure function of the sample. */
+/* Sets *out to the stretch of a file from sample `first` to `end` - 1. False if this is no single
+ * stretch with all of `extent` in it, or fits no frame. */
+static bool is_one_stretch(const iter_loader *loader, uint64_t first, uint64_t end, int32_t e,
+                           const iter_extent *extent, window *out) {
+    iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
+    if (!iter__dataset_locate(loader->dataset, first, from) ||
+        !iter__dataset_locate(loader->dataset, end - 1, to))
+        return false;
+    const uint64_t stop = to[e].offset + to[e].size;
+    *out = (window){.object = extent->object, .start = iter__align_down_u64(from[e].offset, BLOCK)};
+    if (from[e].object != extent->object || to[e].object != extent->object ||
+        extent->offset < from[e].offset || extent->offset + extent->size > stop)
+        return false;
+    out->bytes = iter__align_up_u64(stop, BLOCK) - out->start;
+    return out->bytes <= loader->reading.frames->cut->bytes;
+}
+
+/* The window of extent `e` of sample `index`: its piece of the block, halved until it is one
+ * stretch. A pure function of the sample. */
 static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
                         const iter_extent *extent) {
-    const iter__frames *frames = loader->reading.frames;
-    const iter_dataset *dataset = loader->dataset;
-    const uint64_t n = dataset->desc.n_samples, in_block = index % frames->cut->block_rows;
-    const uint64_t first = index - in_block % frames->cut->piece_rows;
-    uint64_t end = first + frames->cut->piece_rows;
-    if (end > index - in_block + frames->cut->block_rows)
-        end = index - in_block + frames->cut->block_rows;
-    if (end > n) end = n;
-    iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
-    const bool known =
-        iter__dataset_locate(dataset, first, from) && iter__dataset_locate(dataset, end - 1, to);
-    window out = {.object = extent->object, .start = iter__align_down_u64(from[e].offset, BLOCK)};
-    const uint64_t stop = to[e].offset + to[e].size;
-    const bool one_stretch = known && from[e].object == extent->object &&
-                             to[e].object == extent->object && extent->offset >= from[e].offset &&
-                             extent->offset + extent->size <= stop &&
-                             stop - out.start <= frames->cut->bytes;
-    if (one_stretch) {
-        out.bytes = iter__align_up_u64(stop, BLOCK) - out.start;
-    } else {
-        out.start = extent->offset / frames->cut->grid_bytes * frames->cut->grid_bytes;
-        const uint64_t file = dataset->desc.files[extent->object].bytes;
-        const uint64_t left = iter__align_up_u64(file > out.start ? file - out.start : 1, BLOCK);
-        out.bytes = left < frames->cut->bytes ? left : frames->cut->bytes;
+    const iter__frames_layout *cut = loader->reading.frames->cut;
+    const uint64_t in_block = index % cut->block_rows, block = index - in_block;
+    uint64_t first = index - in_block % cut->piece_rows;
+    uint64_t end = iter__min_u64(first + cut->piece_rows, block + cut->block_rows);
+    end = iter__min_u64(end, loader->dataset->desc.n_samples);
+    window out;
+    while (end - first > 1) {
+        if (is_one_stretch(loader, first, end, e, extent, &out)) return out;
+        const uint64_t middle = first + (end - first) / 2;
+        if (index < middle)
+            end = middle;
+        else
+            first = middle;
     }
+    out.object = extent->object;
+    out.start = iter__align_down_u64(extent->offset, BLOCK);
+    out.bytes = iter__align_up_u64(extent->offset + extent->size, BLOCK) - out.start;
+    out.bytes = iter__min_u64(iter__max_u64(out.bytes, BLOCK), cut->bytes);
     return out;
 }
 

@@ -253,6 +253,8 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
         /* without bytes there is nothing to read ahead */
         .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->sampling.locality.block,
         .block_buffer = loader->sampling.locality.group,
+        .is_remote = !opt->reading.ops && iter__dataset_is_remote(dataset),
+        .is_cached = !opt->reading.ops && iter__dataset_is_cached(dataset),
         .can_try = opt->reading.ops
                        ? opt->reading.ops->try_read != NULL
                        : !iter__dataset_is_remote(dataset) || iter__dataset_is_cached(dataset),

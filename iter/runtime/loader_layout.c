@@ -29,6 +29,8 @@
 #define SOURCE_LEAST ((uint64_t)256 << 10) /* for blocks that bypass the page cache */
 #define SOURCE_MOST  ((uint64_t)8 << 20)
 #define SOURCE_SHARE 8 /* the source gets this part of what is left, up to SOURCE_MOST */
+#define FETCH_LEAST  ((uint64_t)4 << 20) /* the same for blocks on their way into a disk cache */
+#define FETCH_MOST   ((uint64_t)64 << 20)
 
 #define PICTURE_SHARE  16                  /* one picture gets this part of a given limit */
 #define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, in addition to one picture */
@@ -39,7 +41,14 @@
 #define PIECE      ((uint64_t)256 << 10) /* size of a window */
 #define FRAMES_MAX ((uint64_t)1024)
 #define FRAMED_MAX ((uint64_t)32 << 10) /* larger samples are large reads already */
-#define SPARE      4                    /* frames per group for pieces that cross a file's end */
+#define SPARE      4 /* frames per group for pieces that are cut, as at a file's end */
+
+/* At URLs a read is a request, so windows are larger and more of them are in flight: 64 MiB are
+ * 6 Gbit/s at 80 ms. */
+#define REMOTE_PIECE ((uint64_t)4 << 20)
+#define REMOTE_LEAST ((uint64_t)1 << 20) /* requests of so many bytes gain little by more */
+#define REMOTE_MOST  ((uint64_t)8 << 20) /* the largest window */
+#define REMOTE_AHEAD ((uint64_t)64 << 20)
 
 static uint64_t n_threads(const iter__layout_in *in) {
     return in->opt->workers > 0 ? (uint64_t)in->opt->workers : 1;
@@ -87,25 +96,74 @@ static uint32_t most_busy(const iter__layout_in *in, const iter__layout *layout)
 
 /* ---- The path of rows' bytes ----------------------------------------------------------------- */
 
-/* Frames for two groups of blocks: one in use, and the next one, which is read ahead. */
+static uint64_t largest_extent(const iter__layout_in *in) {
+    uint64_t bytes = 1;
+    for (int32_t e = 0; e < in->desc->n_extents; e++)
+        bytes = iter__max_u64(bytes, in->desc->max_extent_bytes[e]);
+    return bytes;
+}
+
+static uint64_t file_bytes(const iter__layout_in *in) {
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < in->desc->n_files; i++)
+        bytes += in->desc->files[i].bytes;
+    return bytes;
+}
+
+/* Whether windows of REMOTE_PIECE are worth their memory: samples are small, and files are not. */
+static bool has_large_windows(const iter__layout_in *in, const iter__layout *layout,
+                              uint64_t sample, uint64_t mean) {
+    return in->is_remote && mean < REMOTE_LEAST && sample + 2 * BLOCK <= REMOTE_MOST &&
+           sample <= layout->sample_max &&
+           file_bytes(in) / iter__max_u64(in->desc->n_files, 1) >= REMOTE_LEAST;
+}
+
+/* Cuts blocks of `block_rows` into pieces, and sets the size of a frame. The most that a piece of
+ * average samples may have is a quarter more than their average, and one sample; frames.c cuts
+ * pieces that have more. */
+static uint64_t cut_pieces(iter__frames_layout *frames, uint64_t sample, uint64_t mean,
+                           uint64_t piece, uint64_t most) {
+    uint64_t pieces = iter__max_u64((frames->block_rows * mean + piece / 2) / piece, 1);
+    frames->piece_rows = (frames->block_rows + pieces - 1) / pieces;
+    pieces = (frames->block_rows + frames->piece_rows - 1) / frames->piece_rows;
+    uint64_t bytes = frames->piece_rows * sample;
+    if (mean < sample) bytes = iter__min_u64(bytes, frames->piece_rows * mean / 4 * 5 + sample);
+    bytes = iter__align_up_u64(bytes, BLOCK) + BLOCK;
+    frames->bytes = iter__max_u64(iter__min_u64(bytes, most), sample + 2 * BLOCK) & ~(BLOCK - 1);
+    return pieces;
+}
+
+/* Frames for the group of blocks in use and for what is read ahead: from a disk the next group,
+ * from a server REMOTE_AHEAD. A set at URLs that is read in order has blocks of one window, each a
+ * group. Ranks would read one another's rows, so they must be alone. */
 static void cut_frames(const iter__layout_in *in, iter__layout *out) {
     iter__frames_layout *frames = &out->frames;
-    const uint64_t n_extents = (uint64_t)in->desc->n_extents;
-    uint64_t sample = 1;
-    for (int32_t e = 0; e < in->desc->n_extents; e++)
-        sample = iter__max_u64(sample, in->desc->max_extent_bytes[e]);
-    *frames = (iter__frames_layout){.block_rows = in->block_rows};
-    if (!in->block_rows || sample > FRAMED_MAX || in->opt->sampler.subset || in->n_rows == 0)
+    const uint64_t n_extents = (uint64_t)in->desc->n_extents, sample = largest_extent(in);
+    const uint64_t mean = iter__max_u64(
+        iter__min_u64(sample, file_bytes(in) / iter__max_u64(in->desc->n_samples, 1)), 1);
+    const bool large = has_large_windows(in, out, sample, mean);
+    const bool in_order = in->is_ordered && in->opt->ranks <= 1;
+    *frames = (iter__frames_layout){.in_use = 1, .ahead = 1};
+    if (in->opt->sampler.subset || in->n_rows == 0 || out->without_frames) return;
+    uint64_t blocks = in->block_buffer;
+    if (in->block_rows && (large || sample <= FRAMED_MAX)) {
+        frames->block_rows = in->block_rows;
+    } else if (in_order && large) {
+        frames->block_rows = iter__max_u64(REMOTE_PIECE / mean, 1);
+        frames->in_use = (uint64_t)in->opt->batch_size * out->n_slots / frames->block_rows + 2;
+        blocks = 1;
+    } else {
         return;
-    uint64_t pieces = iter__max_u64((in->block_rows * sample + PIECE / 2) / PIECE, 1);
-    frames->piece_rows = (in->block_rows + pieces - 1) / pieces;
-    pieces = (in->block_rows + frames->piece_rows - 1) / frames->piece_rows;
-    frames->group_rows = in->block_rows * in->block_buffer;
-    frames->bytes = iter__align_up_u64(frames->piece_rows * sample, BLOCK) + BLOCK;
-    frames->grid_bytes = (frames->bytes - sample) & ~(BLOCK - 1);
-    frames->n_wanted = 2 * (in->block_buffer * pieces * n_extents + SPARE);
-    frames->n = (uint32_t)iter__min_u64(
-        iter__max_u64(frames->n_wanted, out->chunk_rows * n_extents), FRAMES_MAX);
+    }
+    const uint64_t pieces = large ? cut_pieces(frames, sample, mean, REMOTE_PIECE, REMOTE_MOST)
+                                  : cut_pieces(frames, sample, sample, PIECE, ITER_UNKNOWN);
+    frames->group_rows = frames->block_rows * blocks;
+    frames->a_group = blocks * pieces * n_extents + (blocks > 1 ? SPARE : 1);
+    if (large) frames->ahead = iter__max_u64(REMOTE_AHEAD / (frames->group_rows * mean), 1);
+    frames->n =
+        (uint32_t)iter__min_u64(iter__max_u64((frames->in_use + frames->ahead) * frames->a_group,
+                                              out->chunk_rows * n_extents),
+                                FRAMES_MAX);
 }
 
 /* Checks whether rows can be read straight into the slot, see placed.c. */
@@ -181,10 +239,17 @@ static uint64_t worker_bytes(const iter__layout_in *in, const iter__layout *layo
     return bytes;
 }
 
+/* The least that the source needs for buffers of its own. The blocks of a whole window must be
+ * fetched at once. */
+static uint64_t source_least(const iter__layout_in *in, const iter__layout *layout) {
+    if (in->bytes != BYTES_READ) return 0;
+    if (in->is_cached) return FETCH_LEAST + (layout->frames.n ? layout->frames.bytes : 0);
+    return in->opt->reading.o_direct || layout->frames.n > 0 ? SOURCE_LEAST : 0;
+}
+
 static void count(const iter__layout_in *in, iter__layout *out) {
     const uint64_t limit = in->opt->memory.limit;
-    const bool past_cache = in->opt->reading.o_direct || out->frames.n > 0;
-    out->source_bytes = in->bytes == BYTES_READ && past_cache ? SOURCE_LEAST : 0;
+    out->source_bytes = source_least(in, out);
     out->index_bytes =
         limit ? in->desc->index_bytes + in->opt->sampler.n_subset * sizeof(*in->opt->sampler.subset)
               : 0;
@@ -251,6 +316,20 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
 
 /* ---- The arena ------------------------------------------------------------------------------- */
 
+/* Divides the arena into frames. A chunk may need one per row and extent. From a server no window
+ * may be read twice, so the groups in use must fit. */
+static void fit_frames(const iter__layout_in *in, iter__layout *out) {
+    iter__frames_layout *frames = &out->frames;
+    const uint64_t fit = iter__min_u64(out->arena_bytes / frames->bytes, FRAMES_MAX);
+    const uint64_t groups = fit / frames->a_group;
+    const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents &&
+                      (groups >= frames->in_use || !in->is_remote);
+    frames->n = fits ? (uint32_t)fit : 0;
+    if (groups < frames->in_use) return;
+    const uint64_t ahead = iter__min_u64(frames->ahead, groups - frames->in_use);
+    frames->ahead_rows = iter__max_u64(ahead, 1) * frames->group_rows;
+}
+
 /* As much as all opened batches may need, within the limit; at least two chunks. */
 static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     uint64_t least = 2 * chunk_bytes(in, out, out->chunk_rows);
@@ -263,7 +342,8 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
     if (out->fixed_bytes + least > in->limit) return refuse(in, out, "an arena", least, err);
     if (out->source_bytes) { /* more, as far as there is room */
         const uint64_t room = (in->limit - out->fixed_bytes - least) / SOURCE_SHARE;
-        const uint64_t more = iter__min_u64(room, SOURCE_MOST - SOURCE_LEAST);
+        const uint64_t most = in->is_cached ? FETCH_MOST : SOURCE_MOST;
+        const uint64_t more = iter__min_u64(room, most - iter__min_u64(most, out->source_bytes));
         out->source_bytes += more;
         out->fixed_bytes += more;
     }
@@ -275,20 +355,15 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
     bytes = iter__max_u64(iter__min_u64(bytes, in->limit - out->fixed_bytes), least);
     out->arena_bytes = (size_t)(bytes & ~(BLOCK - 1));
     out->n_regions = out->max_chunks * out->n_slots + 1;
-    if (!frames) return ITER_OK;
-    /* a chunk may need one per row and extent */
-    const uint64_t fit = out->arena_bytes / out->frames.bytes;
-    const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents;
-    out->frames.n = fits ? (uint32_t)iter__min_u64(fit, FRAMES_MAX) : 0;
-    if (fit >= out->frames.n_wanted / 2) out->frames.ahead_rows = out->frames.group_rows;
+    if (frames) fit_frames(in, out);
     return ITER_OK;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layout *out,
-                        iter_error *err) {
-    *out = (iter__layout){.bytes = in->bytes};
+static iter_status make_with(const iter__layout_in *in, uint32_t prefetch, bool without_frames,
+                             iter__layout *out, iter_error *err) {
+    *out = (iter__layout){.bytes = in->bytes, .without_frames = without_frames};
     bound_samples(in, out);
     cut_chunks(in, out);
     set_slots(in, out, prefetch ? prefetch : wanted_prefetch(in, out));
@@ -299,6 +374,15 @@ static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layo
     if (in->loaded_bytes > in->limit || out->fixed_bytes > in->limit - in->loaded_bytes)
         return refuse(in, out, in->loaded_bytes ? "files" : "an arena", in->loaded_bytes, err);
     return ITER_OK;
+}
+
+/* If frames for files at URLs do not fit, decides anew without them. */
+static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layout *out,
+                        iter_error *err) {
+    const iter_status status = make_with(in, prefetch, false, out, err);
+    const bool lacks = out->frames.a_group && out->frames.n == 0;
+    const bool again = in->is_remote && (status == ITER_ENOMEM || lacks);
+    return again ? make_with(in, prefetch, true, out, err) : status;
 }
 
 iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, iter_error *err) {
@@ -313,7 +397,7 @@ iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, it
 static const char *path_text(const iter__layout *layout) {
     if (layout->bytes == BYTES_NONE) return "none to read";
     if (layout->bytes == BYTES_LOADED) return "in memory";
-    if (layout->frames.n) return "windows of blocks";
+    if (layout->frames.n) return "windows of files";
     if (layout->placed_head) return "straight to their rows, else by the arena";
     return layout->hot_bytes ? "row by row while cached, else by the arena" : "by the arena";
 }

@@ -11,7 +11,8 @@
  *     hot      small samples in the page cache: a run of rows into a worker's buffer, made at once
  *     placed   rows stored as they are delivered: heads into that buffer, rows into the slot
  *     arena    everything else: chunks into regions of one ring of memory
- *     frames   block shuffles: the arena as windows of files that rows share
+ *     frames   the arena as windows of files that rows share: for block shuffles, and for sets at
+ *              URLs that are read in order
  */
 #ifndef ITER_RUNTIME_LOADER_LAYOUT_H
 #define ITER_RUNTIME_LOADER_LAYOUT_H
@@ -41,15 +42,17 @@ typedef struct iter__layout_in {
     bool is_ordered;    /* rows come in the order in which they are stored: reads coalesce */
     bool can_try;       /* the source answers from the page cache without blocking */
     bool one_at_a_time; /* get() runs in one worker at a time */
+    bool is_remote;     /* files lie at URLs: a read is a request */
+    bool is_cached;     /* and blocks of them are kept on a disk */
     uint64_t block_rows, block_buffer; /* of a block shuffle; 0 = none */
 } iter__layout_in;
 
 /* How a block shuffle cuts files into windows, see frames.c. */
 typedef struct iter__frames_layout {
     uint32_t n;                      /* 0 = there are none */
-    uint64_t n_wanted;               /* for the group in use and the next one */
+    uint64_t a_group;                /* of them, for one group */
+    uint64_t in_use, ahead;          /* groups: that rows are made of; to read ahead, as wanted */
     size_t bytes;                    /* of one frame */
-    uint64_t grid_bytes;             /* from one window of the grid to the next */
     uint64_t block_rows, piece_rows; /* a window holds a piece of a block */
     uint64_t group_rows, ahead_rows; /* rows that are shuffled together; rows read ahead */
 } iter__frames_layout;
@@ -70,6 +73,7 @@ typedef struct iter__layout {
     uint32_t n_regions;
     bool whole_blocks; /* reads in the arena extend to whole blocks */
     iter__frames_layout frames;
+    bool without_frames; /* although the order would gain by them */
     size_t source_bytes; /* for the source's own buffers */
     uint64_t sample_max; /* bytes that a sample may have as it is read */
     size_t picture_max;  /* bytes that a growing buffer may have */

@@ -164,7 +164,7 @@ static void every_spelling(const char *folder, uint32_t n) {
         iter_dataset_unref(data);
         if (spelling == 0) {
             snprintf(plan, sizeof(plan), "%s", iter_loader_plan_text(loader));
-            EXPECT(strstr(plan, "windows of blocks") != NULL);
+            EXPECT(strstr(plan, "windows of files") != NULL);
         }
         EXPECT_STR(iter_loader_plan_text(loader), plan);
         EXPECT_EQ(take(loader, UINT32_MAX), n);
