@@ -193,8 +193,8 @@ static void leave(iter_loader *loader, iter__chunk *chunk, uint32_t n) {
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Writes the windows of the chunk's rows into its nodes. No lock is held, because it calls the
- * format. */
+/* Writes the windows of the chunk's rows into its nodes, except for rows that are made: those have
+ * no frame. No lock is held, because it calls the format. */
 static void set_nodes(iter_loader *loader, iter__chunk *chunk) {
     const iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
@@ -202,6 +202,10 @@ static void set_nodes(iter_loader *loader, iter__chunk *chunk) {
     for (uint32_t i = 0; i < chunk->n * n_extents; i++) {
         const uint32_t row = chunk->first + i / n_extents;
         const int32_t e = (int32_t)(i % n_extents);
+        if (row < chunk->first + chunk->n_made) {
+            batch->reads[first + i] = (iter__chunk_read){.frame = NULL};
+            continue;
+        }
         const window w = window_of(loader, batch->index[row], e, &batch->extents[first + i]);
         batch->reads[first + i] =
             (iter__chunk_read){.read = {.object = w.object, .offset = w.start, .size = w.bytes},
@@ -219,7 +223,7 @@ static bool take_frames(iter_loader *loader, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const size_t first = (size_t)chunk->first * n_extents;
-    for (uint32_t i = 0; i < chunk->n * n_extents; i++) {
+    for (uint32_t i = chunk->n_made * n_extents; i < chunk->n * n_extents; i++) {
         iter__chunk_read *node = &batch->reads[first + i];
         const window w = {node->read.object, node->read.offset, node->read.size};
         const uint32_t row = node->first_row;
@@ -251,6 +255,7 @@ int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
     }
     for (uint32_t i = 0; i < n; i++) {
         iter__chunk_read *node = &batch->reads[first + i];
+        if (!node->frame) continue;
         if (!node->frame->loading) { /* its bytes are here, unless the file is shorter */
             if (is_missing(node->frame, &batch->extents[first + i]))
                 iter__row_miss(batch, node->first_row);

@@ -372,6 +372,13 @@ bool iter__reading_try(iter__reading *reading, iter_read *read) {
     return false;
 }
 
+/* Rows that were not tried. */
+static void skip_tries(iter__reading *reading, int n) {
+    const int misses = atomic_load_explicit(&reading->misses, memory_order_relaxed);
+    if (misses > 0 && misses < INT32_MAX)
+        atomic_store_explicit(&reading->misses, misses > n ? misses - n : 0, memory_order_relaxed);
+}
+
 /* How many rows from `row` on are neighbours in the file, in every extent, and fit into a worker's
  * buffer together. 0 = the first one does not fit. */
 static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint32_t row,
@@ -500,6 +507,7 @@ int iter__reading_issue(iter__worker *worker, iter__chunk *chunk) {
         if (chunk->n_made == chunk->n) return 1;
     }
     if (reading->frames) { /* this calls the sampler and the format */
+        if (loader->layout.hot_bytes) skip_tries(reading, (int)chunk->n);
         const iter_loader *outer = iter__in_callback_of;
         iter__in_callback_of = loader;
         iter__activity_begins(worker, ACTIVITY_READ, ITER_UNKNOWN);

@@ -320,8 +320,8 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
         loader->reading.source = ITER_SOURCE_PREAD;
     }
     ITER_TRY(iter__frames_create(loader, err));
-    const bool can_try =
-        reading->ops->try_read && !loader->opt.reading.o_direct && !reading->frames;
+    const bool can_try = reading->ops->try_read && !loader->opt.reading.o_direct &&
+                         (!reading->frames || layout->hot_bytes);
     atomic_store(&reading->misses, can_try || !reading->async ? 0 : INT32_MAX);
     return ITER_OK;
 }

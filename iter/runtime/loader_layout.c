@@ -144,21 +144,21 @@ static void cut_frames(const iter__layout_in *in, iter__layout *out) {
     const bool large = has_large_windows(in, out, sample, mean);
     const bool in_order = in->is_ordered && in->opt->ranks <= 1;
     *frames = (iter__frames_layout){.in_use = 1, .ahead = 1};
-    if (in->opt->sampler.subset || in->n_rows == 0 || out->without_frames) return;
+    if (in->opt->sampler.subset || in->n_rows == 0 || (in->is_remote && !out->window_bytes)) return;
     uint64_t blocks = in->block_buffer;
     if (in->block_rows && (large || sample <= FRAMED_MAX)) {
         frames->block_rows = in->block_rows;
     } else if (in_order && large) {
-        frames->block_rows = iter__max_u64(REMOTE_PIECE / mean, 1);
+        frames->block_rows = iter__max_u64(out->window_bytes / mean, 1);
         frames->in_use = (uint64_t)in->opt->batch_size * out->n_slots / frames->block_rows + 2;
         blocks = 1;
     } else {
         return;
     }
-    const uint64_t pieces = large ? cut_pieces(frames, sample, mean, REMOTE_PIECE, REMOTE_MOST)
+    const uint64_t pieces = large ? cut_pieces(frames, sample, mean, out->window_bytes, REMOTE_MOST)
                                   : cut_pieces(frames, sample, sample, PIECE, ITER_UNKNOWN);
     frames->group_rows = frames->block_rows * blocks;
-    frames->a_group = blocks * pieces * n_extents + (blocks > 1 ? SPARE : 1);
+    frames->a_group = blocks * pieces * n_extents + (blocks > 1 ? SPARE : 0);
     if (large) frames->ahead = iter__max_u64(REMOTE_AHEAD / (frames->group_rows * mean), 1);
     frames->n =
         (uint32_t)iter__min_u64(iter__max_u64((frames->in_use + frames->ahead) * frames->a_group,
@@ -174,6 +174,12 @@ static void place(const iter__layout_in *in, iter__layout *out) {
     if (out->placed_head) out->hot_bytes = out->placed_stride * out->chunk_rows;
 }
 
+/* Whether rows are tried before they are read by frames: those of a set in order whose blocks are
+ * kept on a disk. */
+static bool tries_first(const iter__layout_in *in) {
+    return in->is_cached && !in->block_rows && in->can_try;
+}
+
 /* Bytes are worked on while they are in the L1 cache. So small samples are made a run at a time in
  * a buffer of the worker, and large ones that come in random order have small chunks. */
 static void choose_paths(const iter__layout_in *in, iter__layout *out) {
@@ -181,7 +187,7 @@ static void choose_paths(const iter__layout_in *in, iter__layout *out) {
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample += in->desc->max_extent_bytes[e];
     cut_frames(in, out);
-    const bool past_cache = in->opt->reading.o_direct || out->frames.n > 0;
+    const bool past_cache = in->opt->reading.o_direct || (out->frames.n > 0 && !tries_first(in));
     out->whole_blocks = in->opt->reading.o_direct != 0;
     if (!past_cache && sample <= READ_BYTES) {
         out->hot_bytes = in->can_try ? READ_BYTES : 0;
@@ -361,9 +367,9 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-static iter_status make_with(const iter__layout_in *in, uint32_t prefetch, bool without_frames,
+static iter_status make_with(const iter__layout_in *in, uint32_t prefetch, uint64_t window_bytes,
                              iter__layout *out, iter_error *err) {
-    *out = (iter__layout){.bytes = in->bytes, .without_frames = without_frames};
+    *out = (iter__layout){.bytes = in->bytes, .window_bytes = window_bytes};
     bound_samples(in, out);
     cut_chunks(in, out);
     set_slots(in, out, prefetch ? prefetch : wanted_prefetch(in, out));
@@ -376,13 +382,15 @@ static iter_status make_with(const iter__layout_in *in, uint32_t prefetch, bool 
     return ITER_OK;
 }
 
-/* If frames for files at URLs do not fit, decides anew without them. */
+/* If frames for files at URLs do not fit, tries smaller ones, and then none. */
 static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layout *out,
                         iter_error *err) {
-    const iter_status status = make_with(in, prefetch, false, out, err);
-    const bool lacks = out->frames.a_group && out->frames.n == 0;
-    const bool again = in->is_remote && (status == ITER_ENOMEM || lacks);
-    return again ? make_with(in, prefetch, true, out, err) : status;
+    if (!in->is_remote) return make_with(in, prefetch, 0, out, err);
+    for (uint64_t window = REMOTE_PIECE; window >= REMOTE_LEAST; window /= 2) {
+        const iter_status status = make_with(in, prefetch, window, out, err);
+        if (status == ITER_OK && (out->frames.n || !out->frames.a_group)) return status;
+    }
+    return make_with(in, prefetch, 0, out, err);
 }
 
 iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, iter_error *err) {

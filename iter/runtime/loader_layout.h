@@ -73,12 +73,12 @@ typedef struct iter__layout {
     uint32_t n_regions;
     bool whole_blocks; /* reads in the arena extend to whole blocks */
     iter__frames_layout frames;
-    bool without_frames; /* although the order would gain by them */
-    size_t source_bytes; /* for the source's own buffers */
-    uint64_t sample_max; /* bytes that a sample may have as it is read */
-    size_t picture_max;  /* bytes that a growing buffer may have */
-    bool picture_share;  /* picture_max is a share of memory_limit */
-    size_t decoder_max;  /* bytes that an image decoder's state may hold */
+    uint64_t window_bytes; /* of files at URLs, about; 0 = they have no frames */
+    size_t source_bytes;   /* for the source's own buffers */
+    uint64_t sample_max;   /* bytes that a sample may have as it is read */
+    size_t picture_max;    /* bytes that a growing buffer may have */
+    bool picture_share;    /* picture_max is a share of memory_limit */
+    size_t decoder_max;    /* bytes that an image decoder's state may hold */
     uint64_t index_bytes, order_bytes, books_bytes;
     uint64_t worker_bytes; /* of each */
     uint64_t fixed_bytes;  /* all except the arena and the loaded set */
