@@ -277,32 +277,34 @@ bool iter__cache_has(iter__cache *cache, const iter__cache_key *key, uint64_t bl
     return faccessat(cache->dir, name, R_OK, 0) == 0;
 }
 
-bool iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block, size_t at,
-                      void *out, size_t n) {
+iter__cache_answer iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                                    size_t at, void *out, size_t n, bool may_wait) {
     char name[64];
     iter__open_block fresh, *kept = iter__open_blocks_find(cache->open, key, block);
     int64_t bytes;
     if (!kept) {
         name_of(key, block, name);
-        if (!iter__block_open(cache->dir, name, key, block, &fresh, &bytes)) {
-            if (bytes >= 0) drop(cache, name, (uint64_t)bytes);
-            return false;
-        }
+        const iter__cache_answer opened =
+            iter__block_open(cache->dir, name, key, block, may_wait, &fresh, &bytes);
+        if (opened == ITER_CACHE_NONE && bytes >= 0) drop(cache, name, (uint64_t)bytes);
+        if (opened != ITER_CACHE_READ) return opened;
     }
     iter__open_block *b = kept ? kept : &fresh;
     const bool has = at + n <= b->head.bytes;
-    const bool ok = has && iter__block_read(b, at, out, n);
-    if (has && !ok) {
+    const iter__cache_answer answer =
+        has ? iter__block_read(b, at, out, n, may_wait) : ITER_CACHE_NONE;
+    const bool wrong = has && answer == ITER_CACHE_NONE;
+    if (wrong) {
         name_of(key, block, name);
         drop(cache, name, sizeof(b->head) + b->head.bytes);
     }
     if (kept)
-        iter__open_blocks_back(cache->open, kept, has && !ok);
-    else if (has && !ok)
+        iter__open_blocks_back(cache->open, kept, wrong);
+    else if (wrong)
         close(fresh.fd);
     else
         iter__open_blocks_add(cache->open, &fresh);
-    return ok;
+    return answer;
 }
 
 /* ---- Making room ----------------------------------------------------------------------------- */

@@ -48,10 +48,15 @@ void iter__cache_uses(iter__cache *cache, const iter__cache_key *key);
 /* Whether a block is kept. */
 bool iter__cache_has(iter__cache *cache, const iter__cache_key *key, uint64_t block);
 
-/* Reads n bytes of a block from byte `at` of it on. False = it is not kept, or was damaged (then it
- * is dropped), or ends before. */
-bool iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block, size_t at,
-                      void *out, size_t n);
+typedef enum iter__cache_answer {
+    ITER_CACHE_NONE, /* it is not kept, or was damaged (then it is dropped), or ends before */
+    ITER_CACHE_READ,
+    ITER_CACHE_COLD /* it is kept, and must be read from the disk */
+} iter__cache_answer;
+
+/* Reads n bytes of a block from byte `at` of it on. Never ITER_CACHE_COLD if it `may_wait`. */
+iter__cache_answer iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                                    size_t at, void *out, size_t n, bool may_wait);
 
 /* Whether a block that is fetched now would be kept. May drop others to make room. */
 bool iter__cache_has_room(iter__cache *cache);

@@ -5,7 +5,8 @@
  * A read whose blocks are all kept is served from them. For each missing block there is one fetch,
  * however many reads need it: a request for the whole block, which is then kept. If the folder has
  * no room, a read goes to the server as it is. A block that another process fetches is looked for
- * again every few milliseconds.
+ * again every few milliseconds. Kept blocks that are not in the page cache are read by threads of
+ * their own (cold_reads.h).
  *
  * submit(), commit(), reap() and cancel() are called under one lock of the loader's, which guards
  * this source's own state; wait() touches the atomic members alone.
@@ -22,6 +23,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/remote/cold_reads.h"
 
 #define FETCHES_MAX 64u
 #define FETCHES_MIN 2u
@@ -46,10 +48,13 @@ typedef struct fetch {
     iter__cache_claim claim;
 } fetch;
 
-/* What a read that waits for fetches keeps in `reserved`. */
+/* What a read that waits keeps in `reserved`. */
 enum {
     NEXT,    /* of the waiting ones: a pointer */
-    MISSING, /* bits of the blocks from the read's first one on */
+    MISSING, /* bits of the blocks that are fetched, from the read's first one on */
+    COLD,    /* the same of those that are on the disk alone; while it is there, the threads' */
+    AT_DISK, /* it is there */
+    LINK,    /* cold_reads.h's */
 };
 
 /* What the cache calls a file; cache NULL = not known when the source was opened. */
@@ -62,6 +67,7 @@ typedef struct cached_source {
     const iter_file *files;
     cached_file *names; /* of the files */
     void *inner;
+    iter__cold_reads *cold;
     iter_read **done; /* [done_capacity], a ring */
     uint32_t done_first, done_capacity;
     atomic_uint n_done, n_parked;
@@ -119,11 +125,14 @@ typedef struct kept_block {
     iter__cache *cache;
     const iter__cache_key *key;
     uint64_t block;
+    bool may_wait;
+    iter__cache_answer answer;
 } kept_block;
 
 static bool copy_kept(void *user, size_t inside, void *to, size_t n) {
-    const kept_block *k = user;
-    return iter__cache_read(k->cache, k->key, k->block, inside, to, n);
+    kept_block *k = user;
+    k->answer = iter__cache_read(k->cache, k->key, k->block, inside, to, n, k->may_wait);
+    return k->answer == ITER_CACHE_READ;
 }
 
 /* The blocks of a read: the first and how many; false = it does not go through the cache. */
@@ -143,16 +152,25 @@ static bool blocks_of(const cached_source *s, const iter_read *read, iter__cache
     return blocks <= BLOCKS_MAX;
 }
 
-/* Copies what is kept; bits of what is missing. */
+/* Copies of blocks `mask` what is kept and in memory. Bits of what is missing, and of what must be
+ * read from the disk (NULL = it is read now). */
 static uint64_t copy_blocks(const cached_source *s, const iter_read *read, iter__cache *cache,
-                            const iter__cache_key *key, uint64_t first, uint32_t n) {
-    uint64_t missing = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        kept_block k = {.cache = cache, .key = key, .block = first + i};
-        if (!for_parts(read, bytes_of(s, read), first + i, copy_kept, &k))
-            missing |= (uint64_t)1 << i;
+                            const iter__cache_key *key, uint64_t first, uint64_t mask,
+                            uint64_t *out_cold) {
+    uint64_t missing = 0, cold = 0;
+    for (uint32_t i = 0; i < BLOCKS_MAX && mask >> i; i++) {
+        if (!(mask >> i & 1)) continue;
+        kept_block k = {
+            .cache = cache, .key = key, .block = first + i, .may_wait = out_cold == NULL};
+        if (for_parts(read, bytes_of(s, read), first + i, copy_kept, &k)) continue;
+        *(k.answer == ITER_CACHE_COLD ? &cold : &missing) |= (uint64_t)1 << i;
     }
+    if (out_cold) *out_cold = cold;
     return missing;
+}
+
+static uint64_t all_of(uint32_t n) {
+    return n < BLOCKS_MAX ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
 }
 
 static void end_read(iter_read *read, size_t done, iter_path path) {
@@ -201,7 +219,7 @@ static void finish(cached_source *s, fetch *f) {
         iter_read *next = (iter_read *)(uintptr_t)read->reserved[NEXT];
         if (is_his && read->reserved[MISSING] == 0) {
             *at = next;
-            push_done(s, read);
+            if (!read->reserved[AT_DISK]) push_done(s, read);
         } else {
             at = (iter_read **)(void *)&read->reserved[NEXT];
         }
@@ -231,7 +249,8 @@ static void go_on(cached_source *s, fetch *f) {
     }
     f->read.done = 0;
     f->read.status = ITER_OK;
-    if (iter__cache_read(f->cache, &f->key, f->block, 0, f->bytes, f->size)) {
+    if (iter__cache_read(f->cache, &f->key, f->block, 0, f->bytes, f->size, true) ==
+        ITER_CACHE_READ) {
         f->read.done = f->size;
         iter__cache_keep(f->cache, &f->key, f->block, &f->claim, NULL, 0);
         finish(s, f);
@@ -295,10 +314,74 @@ static void look_again(cached_source *s) {
     }
 }
 
+/* Fetches blocks that a read waits for, unless that is done already. */
+static void fetch_blocks(cached_source *s, iter_read *read, iter__cache *cache,
+                         const iter__cache_key *key, uint64_t first, uint64_t missing) {
+    read->reserved[MISSING] = missing;
+    read->reserved[NEXT] = (uint64_t)(uintptr_t)s->waiting;
+    s->waiting = read;
+    for (uint32_t i = 0; i < BLOCKS_MAX && missing >> i; i++) {
+        if ((missing >> i & 1) && !is_fetched(s, read->object, first + i))
+            begin_fetch(s, read->object, first + i, cache, key);
+    }
+}
+
+/* How many blocks must be fetched that are not. */
+static uint32_t n_to_fetch(const cached_source *s, const iter_read *read, uint64_t first,
+                           uint64_t missing) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < BLOCKS_MAX && missing >> i; i++)
+        n += (missing >> i & 1) && !is_fetched(s, read->object, first + i);
+    return n;
+}
+
+/* ---- Blocks on the disk ---------------------------------------------------------------------- */
+
+/* In a thread of `cold`: leaves the bits of the blocks that are not right, or gone. */
+static void serve_cold(void *user, iter_read *read) {
+    const cached_source *s = user;
+    iter__cache *cache;
+    iter__cache_key key;
+    uint64_t first;
+    uint32_t n;
+    if (blocks_of(s, read, &cache, &key, &first, &n))
+        read->reserved[COLD] = copy_blocks(s, read, cache, &key, first, read->reserved[COLD], NULL);
+}
+
+static void wake_inner(void *user) {
+    const cached_source *s = user;
+    iter__source_remote.wake(s->inner);
+}
+
+/* A read comes back from the disk. Blocks that were not right there are fetched; without room for
+ * that the read fails, and the loader reads its rows one by one. */
+static void settle_cold(cached_source *s, iter_read *read) {
+    iter__cache *cache;
+    iter__cache_key key;
+    uint64_t first;
+    uint32_t n;
+    const uint64_t missing = read->reserved[COLD];
+    const bool waits = read->reserved[MISSING] != 0;
+    read->reserved[AT_DISK] = 0;
+    if (missing && !waits && blocks_of(s, read, &cache, &key, &first, &n) &&
+        n_to_fetch(s, read, first, missing) <= s->n_free && !s->canceled) {
+        read->path = ITER_PATH_REMOTE;
+        fetch_blocks(s, read, cache, &key, first, missing);
+        return;
+    }
+    if (missing) {
+        read->status = ITER_EIO;
+        read->os_error = EIO;
+        read->done = 0;
+    }
+    if (!waits) push_done(s, read);
+}
+
 /* ---- The table ------------------------------------------------------------------------------- */
 
 static void cached_close(void *state) {
     cached_source *s = state;
+    iter__cold_reads_destroy(s->cold);
     if (s->inner) iter__source_remote.close(s->inner);
     for (uint32_t i = 0; i < s->n_fetches; i++) {
         if (s->fetches[i].state != FETCH_FREE)
@@ -317,9 +400,11 @@ static iter_status cached_open(void *state, const iter_source_config *config, ch
     s->files = config->files;
     s->done_capacity = iter__max_u32(config->depth, 1) + FETCHES_MAX;
     s->done = iter__alloc(s->done_capacity, sizeof(iter_read *));
+    s->cold = iter__cold_reads_create(
+        &(iter__cold_calls){.user = s, .serve = serve_cold, .wake = wake_inner}, LINK);
     s->names = iter__alloc((size_t)iter__max_u64(config->n_files, 1), sizeof(*s->names));
     void *inner = iter__alloc(1, iter__source_remote.base.state_size);
-    if (!s->done || !s->names || !inner) {
+    if (!s->done || !s->cold || !s->names || !inner) {
         iter__free(inner);
         cached_close(s);
         return iter__fail(err, ITER_ENOMEM, "no memory for requests");
@@ -344,21 +429,26 @@ static iter_status cached_open(void *state, const iter_source_config *config, ch
     return ITER_OK;
 }
 
-static iter_status cached_try_read(void *state, iter_read *read) {
-    const cached_source *s = state;
+/* Serves a read from blocks, which it may wait for or not. */
+static bool read_blocks(const cached_source *s, iter_read *read, bool may_wait) {
     iter__cache *cache;
     iter__cache_key key;
-    uint64_t first;
+    uint64_t first, cold = 0;
     uint32_t n;
-    if (!blocks_of(s, read, &cache, &key, &first, &n)) return ITER_AGAIN;
-    if (copy_blocks(s, read, cache, &key, first, n)) return ITER_AGAIN;
+    if (!blocks_of(s, read, &cache, &key, &first, &n)) return false;
+    if (copy_blocks(s, read, cache, &key, first, all_of(n), may_wait ? NULL : &cold) || cold)
+        return false;
     end_read(read, bytes_of(s, read), ITER_PATH_PREAD);
-    return ITER_OK;
+    return true;
+}
+
+static iter_status cached_try_read(void *state, iter_read *read) {
+    return read_blocks(state, read, false) ? ITER_OK : ITER_AGAIN;
 }
 
 static iter_status cached_read(void *state, iter_read *read) {
     const cached_source *s = state;
-    if (read->done == 0 && cached_try_read(state, read) == ITER_OK) return ITER_OK;
+    if (read->done == 0 && read_blocks(s, read, true)) return ITER_OK;
     return iter__source_remote.read(s->inner, read);
 }
 
@@ -372,16 +462,14 @@ static iter_status cached_submit(void *state, iter_read *read) {
     cached_source *s = state;
     iter__cache *cache;
     iter__cache_key key;
-    uint64_t first;
+    uint64_t first, cold;
     uint32_t n;
     if (s->n_taken + s->n_fetches >= s->done_capacity) return ITER_AGAIN;
     if (s->n_free == 0 && read == s->refused) return ITER_AGAIN;
     if (read->done > 0 || !blocks_of(s, read, &cache, &key, &first, &n)) return pass_on(s, read);
-    const uint64_t missing = copy_blocks(s, read, cache, &key, first, n);
+    const uint64_t missing = copy_blocks(s, read, cache, &key, first, all_of(n), &cold);
     if (missing && !iter__cache_has_room(cache)) return pass_on(s, read);
-    uint32_t n_new = 0;
-    for (uint32_t i = 0; i < n; i++)
-        n_new += (missing >> i & 1) && !is_fetched(s, read->object, first + i);
+    const uint32_t n_new = n_to_fetch(s, read, first, missing);
     if (n_new > s->n_fetches) return pass_on(s, read);
     if (n_new > s->n_free) {
         s->refused = read;
@@ -390,17 +478,14 @@ static iter_status cached_submit(void *state, iter_read *read) {
     s->refused = NULL;
     s->n_taken++;
     end_read(read, bytes_of(s, read), missing ? ITER_PATH_REMOTE : ITER_PATH_PREAD);
-    if (!missing) {
+    read->reserved[MISSING] = 0;
+    read->reserved[COLD] = cold;
+    read->reserved[AT_DISK] = cold != 0;
+    if (cold) iter__cold_reads_put(s->cold, read);
+    if (missing)
+        fetch_blocks(s, read, cache, &key, first, missing);
+    else if (!cold)
         push_done(s, read);
-        return ITER_PENDING;
-    }
-    read->reserved[MISSING] = missing;
-    read->reserved[NEXT] = (uint64_t)(uintptr_t)s->waiting;
-    s->waiting = read;
-    for (uint32_t i = 0; i < n; i++) {
-        if ((missing >> i & 1) && !is_fetched(s, read->object, first + i))
-            begin_fetch(s, read->object, first + i, cache, &key);
-    }
     return ITER_PENDING;
 }
 
@@ -417,6 +502,8 @@ static int32_t cached_reap(void *state, iter_read **out, int32_t max) {
     look_again(s);
     do {
         iter_read *got[REAP], *read;
+        while ((read = iter__cold_reads_take(s->cold)))
+            settle_cold(s, read);
         while (n < max && (read = pop_done(s)))
             out[n++] = read;
         n_inner = iter__source_remote.reap(s->inner, got, max - n < REAP ? max - n : REAP);
@@ -434,7 +521,7 @@ static int32_t cached_reap(void *state, iter_read **out, int32_t max) {
 
 static iter_status cached_wait(void *state, int64_t timeout_ns) {
     cached_source *s = state;
-    if (atomic_load(&s->n_done) > 0) return ITER_OK;
+    if (atomic_load(&s->n_done) > 0 || iter__cold_reads_has(s->cold)) return ITER_OK;
     if (atomic_load(&s->n_parked) > 0 && (timeout_ns < 0 || timeout_ns > LOOK_NS))
         timeout_ns = LOOK_NS;
     return iter__source_remote.wait(s->inner, timeout_ns);

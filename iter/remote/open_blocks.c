@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,14 +49,39 @@ iter__block_head iter__block_head_of(const iter__cache_key *key, uint64_t block,
     return h;
 }
 
-static bool read_all(int fd, void *out, size_t n, uint64_t at) {
-    for (size_t done = 0; done < n;) {
-        const ssize_t got = pread(fd, (uint8_t *)out + done, n - done, (off_t)(at + done));
+/* Fills the parts, which it changes. A file system that cannot tell what is in memory counts as
+ * cold. */
+static iter__cache_answer read_parts(int fd, struct iovec *parts, int n_parts, uint64_t at,
+                                     bool may_wait) {
+    while (n_parts > 0) {
+        if (parts->iov_len == 0) {
+            parts++;
+            n_parts--;
+            continue;
+        }
+        const ssize_t got = preadv2(fd, parts, n_parts, (off_t)at, may_wait ? 0 : RWF_NOWAIT);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        done += (size_t)got;
+        if (got < 0 && !may_wait && (errno == EAGAIN || errno == EOPNOTSUPP))
+            return ITER_CACHE_COLD;
+        if (got <= 0) return ITER_CACHE_NONE;
+        at += (uint64_t)got;
+        for (size_t left = (size_t)got; left > 0;) {
+            const size_t some = iter__min_size(left, parts->iov_len);
+            parts->iov_base = (uint8_t *)parts->iov_base + some;
+            parts->iov_len -= some;
+            left -= some;
+            if (parts->iov_len == 0 && left > 0) {
+                parts++;
+                n_parts--;
+            }
+        }
     }
-    return true;
+    return ITER_CACHE_READ;
+}
+
+static iter__cache_answer read_all(int fd, void *out, size_t n, uint64_t at, bool may_wait) {
+    struct iovec part = {.iov_base = out, .iov_len = n};
+    return read_parts(fd, &part, 1, at, may_wait);
 }
 
 static bool head_is_right(const iter__block_head *h, const iter__cache_key *key, uint64_t block) {
@@ -82,52 +108,73 @@ static void touch(iter__open_block *b, int64_t modified_s) {
         atomic_store(&b->changed_ns, changed_ns(&st));
 }
 
-bool iter__block_open(int dir, const char *name, const iter__cache_key *key, uint64_t block,
-                      iter__open_block *out, int64_t *out_bytes) {
+iter__cache_answer iter__block_open(int dir, const char *name, const iter__cache_key *key,
+                                    uint64_t block, bool may_wait, iter__open_block *out,
+                                    int64_t *out_bytes) {
     struct stat st = {0};
     *out = (iter__open_block){.fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
     *out_bytes = -1;
-    if (out->fd < 0) return false;
-    if (fstat(out->fd, &st) < 0 || !read_all(out->fd, &out->head, sizeof(out->head), 0) ||
-        !head_is_right(&out->head, key, block) ||
-        (uint64_t)st.st_size != sizeof(out->head) + out->head.bytes) {
+    if (out->fd < 0) return ITER_CACHE_NONE;
+    iter__cache_answer answer = ITER_CACHE_NONE;
+    if (fstat(out->fd, &st) == 0)
+        answer = read_all(out->fd, &out->head, sizeof(out->head), 0, may_wait);
+    if (answer == ITER_CACHE_READ && (!head_is_right(&out->head, key, block) ||
+                                      (uint64_t)st.st_size != sizeof(out->head) + out->head.bytes))
+        answer = ITER_CACHE_NONE;
+    if (answer != ITER_CACHE_READ) {
         *out_bytes = (int64_t)st.st_size;
         close(out->fd);
-        return false;
+        return answer;
     }
     atomic_store(&out->looked_ms, coarse_ms());
     atomic_store(&out->changed_ns, changed_ns(&st));
     touch(out, (int64_t)st.st_mtime);
-    return true;
+    return ITER_CACHE_READ;
 }
 
-bool iter__block_read(iter__open_block *b, size_t at, uint8_t *out, size_t n) {
-    const uint64_t checked = atomic_load_explicit(&b->checked, memory_order_relaxed);
-    uint8_t piece[PIECE];
-    while (n > 0) {
-        const size_t i = at / PIECE, inside = at % PIECE;
-        size_t some;
-        if (checked >> i & 1) {
-            size_t end = i + 1;
-            while (end * PIECE < at + n && (checked >> end & 1))
-                end++;
-            some = iter__min_size(n, end * PIECE - at);
-            if (!read_all(b->fd, out, some, sizeof(b->head) + at)) return false;
-        } else {
-            const size_t size = iter__min_size(PIECE, (size_t)b->head.bytes - i * PIECE);
-            some = iter__min_size(n, size - inside);
-            uint8_t *to = some == size ? out : piece;
-            if (!read_all(b->fd, to, size, sizeof(b->head) + i * PIECE) ||
-                iter__crc32c(to, size) != b->head.sums[i])
-                return false;
-            if (to == piece) memcpy(out, piece + inside, some);
-            atomic_fetch_or_explicit(&b->checked, (uint64_t)1 << i, memory_order_relaxed);
-        }
-        out += some;
-        at += some;
-        n -= some;
+/* Bits of pieces [first, end). */
+static uint64_t bits_of(size_t first, size_t end) {
+    return (end < 64 ? ((uint64_t)1 << end) - 1 : UINT64_MAX) & ~(((uint64_t)1 << first) - 1);
+}
+
+/* Reads and sums the whole pieces around the bytes. What is wanted of the first and the last one in
+ * part is copied. */
+static iter__cache_answer read_checked(iter__open_block *b, size_t at, uint8_t *out, size_t n,
+                                       bool may_wait) {
+    uint8_t ends[2][PIECE];
+    const size_t first = at / PIECE, end = (at + n + PIECE - 1) / PIECE;
+    const size_t stop = iter__min_size(end * PIECE, (size_t)b->head.bytes);
+    const size_t before = at - first * PIECE, after = stop - (at + n);
+    const bool one = end - first == 1 && before + after > 0;
+    const size_t head = one ? stop - first * PIECE : before ? PIECE : 0;
+    const size_t tail = one || !after ? 0 : stop - (end - 1) * PIECE;
+    uint8_t *middle = out + (before ? PIECE - before : 0);
+    const size_t n_middle = stop - first * PIECE - head - tail;
+    struct iovec parts[] = {{ends[0], head}, {middle, n_middle}, {ends[1], tail}};
+    const iter__cache_answer answer =
+        read_parts(b->fd, parts, 3, sizeof(b->head) + first * PIECE, may_wait);
+    if (answer != ITER_CACHE_READ) return answer;
+    for (size_t i = first; i < end; i++) {
+        const size_t size = iter__min_size(PIECE, (size_t)b->head.bytes - i * PIECE);
+        const uint8_t *bytes = i == first && head     ? ends[0]
+                               : i == end - 1 && tail ? ends[1]
+                                                      : middle + ((i - first) * PIECE - head);
+        if (iter__crc32c(bytes, size) != b->head.sums[i]) return ITER_CACHE_NONE;
     }
-    return true;
+    if (head) memcpy(out, ends[0] + before, iter__min_size(n, head - before));
+    if (tail) memcpy(out + (n - (tail - after)), ends[1], tail - after);
+    atomic_fetch_or_explicit(&b->checked, bits_of(first, end), memory_order_relaxed);
+    return ITER_CACHE_READ;
+}
+
+iter__cache_answer iter__block_read(iter__open_block *b, size_t at, uint8_t *out, size_t n,
+                                    bool may_wait) {
+    if (n == 0) return ITER_CACHE_READ;
+    const uint64_t needed = bits_of(at / PIECE, (at + n + PIECE - 1) / PIECE);
+    const uint64_t checked = atomic_load_explicit(&b->checked, memory_order_relaxed);
+    if ((checked & needed) == needed)
+        return read_all(b->fd, out, n, sizeof(b->head) + at, may_wait);
+    return read_checked(b, at, out, n, may_wait);
 }
 
 /* Whether the block's file is still there; if it was written to, its sums are to be checked. */

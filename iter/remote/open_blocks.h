@@ -44,13 +44,17 @@ typedef struct iter__open_block {
     bool is_gone; /* not to be found any more */
 } iter__open_block;
 
-/* Opens the block's file, `dir`/`name`. False = there is none (*out_bytes = -1), or it is not right
- * (*out_bytes = the file's). */
-bool iter__block_open(int dir, const char *name, const iter__cache_key *key, uint64_t block,
-                      iter__open_block *out, int64_t *out_bytes);
+/* Opens the block's file, `dir`/`name`. ITER_CACHE_NONE = there is none (*out_bytes = -1), or it is
+ * not right (*out_bytes = the file's); ITER_CACHE_COLD = its head is not in memory, and it
+ * `may_wait` not. */
+iter__cache_answer iter__block_open(int dir, const char *name, const iter__cache_key *key,
+                                    uint64_t block, bool may_wait, iter__open_block *out,
+                                    int64_t *out_bytes);
 
-/* Reads bytes that the block has. False = they are not right. */
-bool iter__block_read(iter__open_block *b, size_t at, uint8_t *out, size_t n);
+/* Reads bytes that the block has. ITER_CACHE_NONE = they are not right; ITER_CACHE_COLD = not all
+ * of them are in memory, and it `may_wait` not. */
+iter__cache_answer iter__block_read(iter__open_block *b, size_t at, uint8_t *out, size_t n,
+                                    bool may_wait);
 
 /* At most a number of open blocks. Any thread. */
 typedef struct iter__open_blocks iter__open_blocks;

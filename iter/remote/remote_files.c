@@ -337,7 +337,8 @@ static iter_status load_block(iter__remote_file *file, uint64_t offset, iter_err
     iter__cache *cache = iter__remote_cache(file->remote, file->url, &key);
     file->block_n = 0;
     file->block_at = at;
-    if (cache && iter__cache_read(cache, &key, at / BLOCK_BYTES, 0, file->block, n)) {
+    if (cache && iter__cache_read(cache, &key, at / BLOCK_BYTES, 0, file->block, n, true) ==
+                     ITER_CACHE_READ) {
         file->block_n = n;
         return ITER_OK;
     }

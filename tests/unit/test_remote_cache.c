@@ -60,7 +60,7 @@ static bool keep(iter__cache *cache, const iter__cache_key *key, uint64_t block,
 static bool is_right(iter__cache *cache, const iter__cache_key *key, uint64_t block, size_t at,
                      size_t n, unsigned seed) {
     static uint8_t want[ITER_CACHE_BLOCK], got[ITER_CACHE_BLOCK];
-    if (!iter__cache_read(cache, key, block, at, got, n)) return false;
+    if (iter__cache_read(cache, key, block, at, got, n, true) != ITER_CACHE_READ) return false;
     fill(want, at + n, seed);
     cr_assert_eq(memcmp(got, want + at, n), 0, "wrong bytes at %zu", at);
     return true;
@@ -169,7 +169,8 @@ static void *read_many(void *user) {
         state = state * 1664525u + 1013904223u;
         const unsigned block = state >> 26, at = state >> 8 & 255;
         fill(want, 600, block);
-        if (!iter__cache_read(cache, key, block, at, got, 300) || memcmp(got, want + at, 300) != 0)
+        if (iter__cache_read(cache, key, block, at, got, 300, true) != ITER_CACHE_READ ||
+            memcmp(got, want + at, 300) != 0)
             return user;
     }
     return NULL;
