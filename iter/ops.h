@@ -32,7 +32,7 @@
  * Locks, each with the field that holds it in the library's source.
  *
  *     loader lock   loader.lock, one per loader: queue, slots, position. Of all callbacks only a
- *                   source's wake() runs under it.
+ *                   source's wake() and drop() run under it.
  *     source lock   reading.lock, one per loader: the source's queue, and the memory that it reads
  *                   to
  *     sampler lock  opener.sampler_lock, one per loader: the sampler's calls come one at a time
@@ -361,6 +361,14 @@ typedef struct iter_source_ops {
      * Call: the first worker that ends, or iter_loader_stop(); source lock; once; must not
      * block. */
     void (*cancel)(void *state);
+    /* The bytes of a read are no longer needed, because the loader goes on at another place. The
+     * read still completes, by reap, and soon: with ECANCELED or as it is. The loader looks for it
+     * after this call.
+     * Call: NULL = the loader waits for such reads; any thread that resets, seeks or restores, and
+     * a worker; source lock, and in most of these threads also the loader lock, in
+     * iter_loader_restore() also the sampler lock; at most once per read, between its submit() and
+     * its reap(); must not block. */
+    void (*drop)(void *state, iter_read *read);
 } iter_source_ops;
 
 /* ---- Format: sample index to the place of its bytes ------------------------------------------ */

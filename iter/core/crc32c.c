@@ -28,12 +28,16 @@
 static const uint32_t table[256] = {ENTRIES_64(0u), ENTRIES_64(64u), ENTRIES_64(128u),
                                     ENTRIES_64(192u)};
 
-uint32_t iter__crc32c_plain(const void *bytes, size_t n) {
+static uint32_t by_table(uint32_t crc, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
-    uint32_t crc = 0xffffffffu;
+    crc = ~crc;
     for (size_t i = 0; i < n; i++)
         crc = crc >> 8 ^ table[(crc ^ p[i]) & 255];
     return ~crc;
+}
+
+uint32_t iter__crc32c_plain(const void *bytes, size_t n) {
+    return by_table(0, bytes, n);
 }
 
 #if defined(__x86_64__)
@@ -44,8 +48,8 @@ uint32_t iter__crc32c_plain(const void *bytes, size_t n) {
 #define WITH_CRC32 __attribute__((target("sse4.2")))
 #endif
 
-WITH_CRC32 static uint32_t by_instruction(const uint8_t *p, size_t n) {
-    uint64_t crc = 0xffffffffu, word;
+WITH_CRC32 static uint32_t by_instruction(uint32_t before, const uint8_t *p, size_t n) {
+    uint64_t crc = ~before, word;
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
         crc = _mm_crc32_u64(crc, word);
@@ -56,9 +60,13 @@ WITH_CRC32 static uint32_t by_instruction(const uint8_t *p, size_t n) {
 }
 #endif
 
-uint32_t iter__crc32c(const void *bytes, size_t n) {
+uint32_t iter__crc32c_more(uint32_t crc, const void *bytes, size_t n) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2")) return by_instruction(bytes, n);
+    if (__builtin_cpu_supports("sse4.2")) return by_instruction(crc, bytes, n);
 #endif
-    return iter__crc32c_plain(bytes, n);
+    return by_table(crc, bytes, n);
+}
+
+uint32_t iter__crc32c(const void *bytes, size_t n) {
+    return iter__crc32c_more(0, bytes, n);
 }

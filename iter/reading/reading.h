@@ -11,7 +11,7 @@
  *     empty --load--> loading --reap--> loaded --its group is done--> spent --load--> loading ...
  *
  * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit,
- * reap, wake and cancel run, which must not block; never while a read, a decoder or a format runs.
+ * reap, wake, cancel and drop run, which must not block; never while a read, a decoder or a format runs.
  */
 #ifndef ITER_READING_READING_H
 #define ITER_READING_READING_H
@@ -62,7 +62,8 @@ typedef struct iter__reading {
     iter__region *regions; /* in allocation order, region k at [k % n_regions] */
     uint64_t region_first, region_next;
     iter__chunk_read *backlog, *backlog_last; /* not submitted yet, because the source is full */
-    bool unsent;                              /* the last commit left reads in the source */
+    iter__chunk_read *dropped; /* of the backlog: they end without having been submitted */
+    bool unsent;               /* the last commit left reads in the source */
     bool canceled;
 
     /* Any thread: */
@@ -88,6 +89,9 @@ void iter__reading_poll(iter__worker *worker);
 void iter__reading_release(iter_loader *loader, iter__chunk *chunk);
 void iter__reading_wake(iter_loader *loader); /* makes a waiting reader return */
 void iter__reading_cancel(iter_loader *loader);
+/* The chunk's batch was dropped: its reads end soon, and are reaped as ever. loader.lock held; the
+ * caller wakes the reader. */
+void iter__reading_drop(iter_loader *loader, iter__chunk *chunk);
 /* The files are cold: workers issue reads before they make rows that are ready. */
 bool iter__reading_is_ahead(const iter_loader *loader);
 /* Reads a row once more, blocking. *why gets the source's words, or "". */

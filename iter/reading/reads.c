@@ -94,16 +94,44 @@ void iter__reading_release(iter_loader *loader, iter__chunk *chunk) {
 
 /* ---- Submission: with reading.lock held ------------------------------------------------------ */
 
+/* A read of a frame has no chunk: other rows may need it. */
+static bool is_dropped(const iter__chunk_read *r) {
+    return r->chunk && atomic_load(&r->chunk->batch->dropped);
+}
+
 /* If a commit did not send all reads, the next call commits again: the kernel may lack memory for a
  * moment. */
 void iter__reading_pump(iter__reading *reading) {
     while (reading->backlog) {
         iter__chunk_read *r = reading->backlog;
+        if (is_dropped(r)) {
+            reading->backlog = r->next;
+            r->next = reading->dropped;
+            reading->dropped = r;
+            continue;
+        }
         if (reading->ops->submit(reading->state, &r->read) == ITER_AGAIN) break;
         reading->backlog = r->next;
+        r->submitted = true;
         reading->unsent = true;
     }
     if (reading->unsent) reading->unsent = reading->ops->commit(reading->state) != ITER_OK;
+}
+
+void iter__reading_drop(iter_loader *loader, iter__chunk *chunk) {
+    iter__reading *reading = &loader->reading;
+    if (!reading->async || reading->frames) return;
+    /* acquire: the chunk's reads are complete as soon as it is WAITING. The thread that queues them
+     * later sees in pump() that the batch was dropped. */
+    if (atomic_load_explicit(&chunk->state, memory_order_acquire) != CHUNK_WAITING) return;
+    iter__chunk_read *reads =
+        chunk->batch->reads + (size_t)chunk->first * (size_t)loader->dataset->desc.n_extents;
+    pthread_mutex_lock(&reading->lock);
+    for (uint32_t i = 0; i < chunk->n_reads && reading->ops->drop; i++) {
+        if (reads[i].submitted) reading->ops->drop(reading->state, &reads[i].read);
+    }
+    iter__reading_pump(reading);
+    pthread_mutex_unlock(&reading->lock);
 }
 
 void iter__reading_queue(iter__reading *reading, iter__chunk_read *r) {
@@ -179,6 +207,12 @@ static int32_t reap(iter__worker *worker) {
     iter__reading *reading = &loader->reading;
     iter_read *done[REAP_MAX];
     int32_t n = reading->ops->reap(reading->state, done, REAP_MAX);
+    for (int32_t i = 0; i < n; i++)
+        ((iter__chunk_read *)done[i])->submitted = false;
+    for (; reading->dropped && n < REAP_MAX; reading->dropped = reading->dropped->next) {
+        reading->dropped->read.status = ITER_ECANCELED;
+        done[n++] = &reading->dropped->read;
+    }
     for (; reading->canceled && reading->backlog && n < REAP_MAX;
          reading->backlog = reading->backlog->next) {
         reading->backlog->read.status = ITER_ECANCELED;

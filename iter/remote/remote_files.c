@@ -54,7 +54,7 @@ iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
         }
         const iter__request_end end = iter__request_judge(remote, r, curl_easy_perform(r->easy));
         if (end == ITER_REQUEST_DONE) break;
-        const int64_t pause = iter__remote_pause_ns(n - 1);
+        const int64_t pause = iter__max_i64(iter__remote_pause_ns(n - 1), r->wait_ns);
         if (end == ITER_REQUEST_FAILED || iter__now_ns() + pause > until) {
             status = fail_request(r, n_before + n, err);
             break;
@@ -79,8 +79,9 @@ typedef struct page {
     size_t n, capacity;
 } page;
 
-static bool take_page(void *user, const void *bytes, size_t n) {
+static bool take_page(void *user, uint64_t at, const void *bytes, size_t n) {
     page *p = user;
+    (void)at;
     if (n > LIST_BYTES_MAX - p->n) return false;
     if (p->capacity - p->n < n) {
         const size_t capacity = iter__max_size(2 * p->capacity, p->n + n);
@@ -207,8 +208,8 @@ iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remot
 
 /* ---- Looking --------------------------------------------------------------------------------- */
 
-static bool no_bytes(void *user, const void *bytes, size_t n) {
-    (void)user, (void)bytes, (void)n;
+static bool no_bytes(void *user, uint64_t at, const void *bytes, size_t n) {
+    (void)user, (void)at, (void)bytes, (void)n;
     return true;
 }
 
@@ -255,28 +256,24 @@ iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remot
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-typedef struct target {
-    uint8_t *at;
-    size_t n;
-} target;
-
-static bool take_bytes(void *user, const void *bytes, size_t n) {
-    target *t = user;
-    memcpy(t->at, bytes, n);
-    t->at += n;
-    t->n += n;
+static bool take_bytes(void *user, uint64_t at, const void *bytes, size_t n) {
+    uint8_t *const *out = user;
+    memcpy(*out + at, bytes, n);
     return true;
 }
 
 /* A further try asks for what is missing alone. */
 static void rewind_range(iter__request *r) {
+    uint8_t **out = r->user;
+    *out += r->got;
     r->offset += r->got;
     r->size -= r->got;
+    r->is_whole = r->is_whole && r->got == 0;
 }
 
 iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t offset, void *out,
                               size_t n, size_t *out_done, iter_error *err) {
-    target t = {.at = out};
+    uint8_t *at = out;
     *out_done = 0;
     if (n == 0) return ITER_OK;
     iter__request r = {.kind = ITER_REQUEST_RANGE,
@@ -284,9 +281,9 @@ iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t of
                        .offset = offset,
                        .size = n,
                        .sink = take_bytes,
-                       .user = &t};
+                       .user = &at};
     const iter_status status = perform(remote, &r, rewind_range, err);
-    *out_done = t.n;
+    *out_done = (size_t)(r.offset - offset + r.got);
     return status;
 }
 

@@ -7,14 +7,15 @@
  * threads only leave a read in the queue and wake the poll. reap() and commit() drive themselves if
  * no thread waits. `lock` guards the queues between them, and is held for moments.
  *
- * A read is one request. If it fails in a way that passes, it waits, and asks for what is missing;
- * after the client's deadline, or at once if the reason does not pass, it ends with EIO. The loader
- * then reads each of its rows by read(). What failed is remembered, so read() does not spend the
- * deadline again: it tries once, and says how often all in all.
+ * A read is one request. If a server refuses it (429, 503), it goes back before those that were not
+ * sent yet, oldest first, and is sent again as soon as the pace allows (pace.h). If it fails in
+ * another way that passes, it waits, and asks for what is missing. After the client's deadline, or
+ * at once if the reason does not pass, it ends with EIO. The loader then reads each of its rows by
+ * read(). What failed is remembered, so read() does not spend the deadline again: it tries once, and
+ * says how often all in all.
  *
- * Requests in flight: as many as bring more bytes a second, at most `connections`. The number grows
- * by half while that raises the rate, and shrinks by a quarter if a tenth of the answers say "slow
- * down".
+ * drop() marks a read. The next thread that drives closes its connection, because the rest of an
+ * answer may be long; what has no answer yet costs the server little.
  */
 #include "iter/remote/request.h"
 
@@ -31,34 +32,34 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/remote/pace.h"
 #include "iter/remote/url.h"
 
-#define DEPTH_MAX    1024u
-#define IN_FLIGHT    16u /* at the start */
-#define NOTES        64u /* failures that are remembered */
-#define WINDOW_MIN   32u /* answers by which a rate is measured */
-#define GAIN         1.05
-#define WAIT_MS_MAX  50
-#define NS_PER_MS    1000000
-#define REDO_WINDOWS 32u /* after so many at one number, it tries to grow again */
+#define DEPTH_MAX   1024u
+#define NOTES       64u /* failures that are remembered */
+#define WAIT_MS_MAX 50
+#define NS_PER_MS   1000000
+
+/* What a read keeps in `reserved`; guarded by `lock`. */
+#define DROPPED 0
 
 typedef struct transfer transfer;
 struct transfer {
     iter__request request; /* first: curl hands it back */
     iter_read *read;
-    transfer *next; /* of the free ones, or of those that pause */
-    int32_t part;   /* where the next byte goes */
-    size_t inside;
-    size_t room; /* bytes that the parts still take */
+    transfer *next;  /* of the free ones, or of those that wait */
+    uint64_t number; /* of the reads that were begun: the oldest has the smallest */
     unsigned n_tries;
-    int64_t until_ns;
-    int64_t not_before_ns; /* while it pauses */
+    int64_t sent_ns, until_ns;
+    int64_t not_before_ns; /* while it waits */
+    bool ends;             /* before it is over */
 };
 
 /* A read that failed. */
 typedef struct note {
     uint64_t object, offset, size;
     unsigned n_tries;
+    bool is_wrong; /* its bytes have another checksum: a part of it must not be trusted either */
 } note;
 
 typedef struct ring {
@@ -73,20 +74,19 @@ typedef struct remote_source {
 
     pthread_mutex_t lock; /* guards these */
     ring queued, done;
-    uint32_t n_taken; /* reads that were submitted and not reaped */
+    uint32_t n_taken;   /* reads that were submitted and not reaped */
+    uint32_t n_dropped; /* reads that were marked, and may not have ended */
     bool canceled, woken;
     note notes[NOTES];
     uint32_t n_notes;
 
     pthread_mutex_t driver; /* guards these; taken before `lock` */
     CURLM *multi;
-    transfer *transfers; /* [depth] */
-    transfer *free, *paused;
-    uint32_t n_active, limit, limit_most;
-    uint32_t n_answers, n_throttled, n_windows; /* of the window that is measured */
-    uint64_t window_bytes;
-    int64_t window_ns;
-    double best_rate; /* bytes/s at the number before */
+    transfer *transfers;      /* [depth] */
+    transfer *free, *waiting; /* waiting: oldest first */
+    uint32_t n_active;
+    uint64_t n_begun;
+    iter__pace pace;
 } remote_source;
 
 /* ---- Queues: with `lock` held ---------------------------------------------------------------- */
@@ -106,33 +106,25 @@ static iter_read *pop(const remote_source *s, ring *r) {
 
 /* ---- Bytes of an answer ---------------------------------------------------------------------- */
 
-static bool take_bytes(void *user, const void *bytes, size_t n) {
-    transfer *t = user;
+/* Copies bytes of the answer to the parts of the read. */
+static bool take_bytes(void *user, uint64_t at, const void *bytes, size_t n) {
+    const iter_read *read = ((transfer *)user)->read;
     const uint8_t *from = bytes;
-    if (n > t->room) return false;
-    t->room -= n;
-    while (n > 0) {
-        const iter_iovec *part = &t->read->parts[t->part];
-        const size_t some = iter__min_size(n, part->size - t->inside);
-        memcpy((uint8_t *)part->data + t->inside, from, some);
+    size_t inside = read->done + (size_t)at;
+    if (n > read->size - inside) return false;
+    for (int32_t i = 0; n > 0; i++) {
+        const iter_iovec *part = &read->parts[i];
+        if (inside >= part->size) {
+            inside -= part->size;
+            continue;
+        }
+        const size_t some = iter__min_size(n, part->size - inside);
+        memcpy((uint8_t *)part->data + inside, from, some);
         from += some;
         n -= some;
-        t->inside += some;
-        if (t->inside == part->size && t->part + 1 < t->read->n_parts) {
-            t->part++;
-            t->inside = 0;
-        }
+        inside = 0;
     }
     return true;
-}
-
-/* Places the transfer behind the bytes that the read has. */
-static void begin_read(transfer *t, iter_read *read) {
-    size_t at = read->done;
-    *t = (transfer){.read = read, .room = read->size - read->done};
-    while (t->part + 1 < read->n_parts && at >= read->parts[t->part].size)
-        at -= read->parts[t->part++].size;
-    t->inside = at;
 }
 
 static iter__remote *client_of(const remote_source *s, uint64_t object) {
@@ -142,11 +134,13 @@ static iter__remote *client_of(const remote_source *s, uint64_t object) {
 
 static void ask_for_rest(const remote_source *s, transfer *t) {
     const iter_read *read = t->read;
+    const iter_file *file = &s->files[read->object];
     t->request.kind = ITER_REQUEST_RANGE;
-    t->request.url = s->files[read->object].path;
+    t->request.url = file->path;
     t->request.query = NULL;
     t->request.offset = read->offset + read->done;
     t->request.size = read->size - read->done;
+    t->request.is_whole = t->request.offset == 0 && t->request.size == file->bytes;
     t->request.sink = take_bytes;
     t->request.user = t;
 }
@@ -176,40 +170,20 @@ static int32_t errno_of(const iter__request *r) {
 static void fail_read(remote_source *s, transfer *t, int32_t os_error) {
     const iter_read *read = t->read;
     pthread_mutex_lock(&s->lock);
-    s->notes[s->n_notes++ % NOTES] = (note){read->object, read->offset, read->size, t->n_tries};
+    s->notes[s->n_notes++ % NOTES] =
+        (note){read->object, read->offset, read->size, t->n_tries, t->request.n_wrong > 0};
     pthread_mutex_unlock(&s->lock);
     end_read(t->read, ITER_EIO, os_error);
     hand_over(s, t);
 }
 
-/* Chooses how many requests may be in flight, when a window has enough answers. */
-static void adapt(remote_source *s, const transfer *t) {
-    s->n_answers++;
-    s->n_throttled += t->request.throttled;
-    s->window_bytes += t->request.got;
-    if (s->n_answers < iter__max_u32(WINDOW_MIN, 2 * s->limit)) return;
-    const int64_t now = iter__now_ns();
-    const double seconds = (double)(now - s->window_ns) * 1e-9;
-    const double rate = seconds > 0 ? (double)s->window_bytes / seconds : 0;
-    if (s->n_throttled * 10 > s->n_answers) {
-        s->limit = iter__max_u32(1, s->limit - s->limit / 4);
-        s->best_rate = 0;
-    } else if (rate > s->best_rate * GAIN || ++s->n_windows >= REDO_WINDOWS) {
-        s->best_rate = rate;
-        s->limit = iter__min_u32(s->limit_most, s->limit + s->limit / 2 + 1);
-        s->n_windows = 0;
-    }
-    s->n_answers = s->n_throttled = 0;
-    s->window_bytes = 0;
-    s->window_ns = now;
-}
-
 /* Sends a read's request. If that cannot be done the read fails. */
-static void start(remote_source *s, transfer *t) {
+static void start(remote_source *s, transfer *t, int64_t now) {
     iter_error why = {.status = ITER_OK};
     iter__remote *client = client_of(s, t->read->object);
     ask_for_rest(s, t);
     t->n_tries++;
+    t->sent_ns = now;
     t->request.easy = iter__remote_easy(client);
     iter_status status =
         t->request.easy ? iter__request_begin(client, &t->request, &why) : ITER_ENOMEM;
@@ -226,104 +200,151 @@ static void start(remote_source *s, transfer *t) {
     fail_read(s, t, status == ITER_ENOMEM ? ENOMEM : EIO);
 }
 
-static void pause_or_fail(remote_source *s, transfer *t, iter__request_end end) {
+/* What waits is kept in the order of its age. */
+static void wait_until(remote_source *s, transfer *t, int64_t ns) {
+    transfer **at = &s->waiting;
+    while (*at && (*at)->number < t->number)
+        at = &(*at)->next;
+    t->not_before_ns = ns;
+    t->next = *at;
+    *at = t;
+}
+
+/* The pace slows all reads down after refusals, so a refused one needs no pause of its own, except
+ * as long as the pace has none. */
+static void retry_or_fail(remote_source *s, transfer *t, iter__request_end end) {
     const int64_t now = iter__now_ns();
-    const int64_t again = now + iter__remote_pause_ns(t->n_tries - 1);
-    if (end == ITER_REQUEST_FAILED || again > t->until_ns) {
+    const bool refused = t->request.throttled;
+    int64_t again = now + iter__remote_pause_ns(refused ? 0 : t->n_tries - 1);
+    if (refused && s->pace.rate > 0) again = now;
+    if (end == ITER_REQUEST_FAILED || again > t->until_ns)
         fail_read(s, t, errno_of(&t->request));
-        return;
-    }
-    t->not_before_ns = again;
-    t->next = s->paused;
-    s->paused = t;
+    else
+        wait_until(s, t, again);
+}
+
+/* Takes back what start() took. */
+static iter__request_end stop(remote_source *s, transfer *t, CURLcode code) {
+    iter__remote *client = client_of(s, t->read->object);
+    const iter__request_end end = iter__request_judge(client, &t->request, code);
+    (void)curl_multi_remove_handle(s->multi, t->request.easy);
+    iter__remote_easy_back(client, t->request.easy);
+    t->request.easy = NULL;
+    s->n_active--;
+    return end;
 }
 
 static void settle(remote_source *s, transfer *t, CURLcode code) {
-    iter__remote *client = client_of(s, t->read->object);
-    CURL *easy = t->request.easy;
-    const iter__request_end end = iter__request_judge(client, &t->request, code);
-    (void)curl_multi_remove_handle(s->multi, easy);
-    iter__remote_easy_back(client, easy);
-    t->request.easy = NULL;
-    s->n_active--;
+    const iter__request_end end = stop(s, t, code);
     t->read->done += (size_t)t->request.got;
-    adapt(s, t);
+    iter__pace_answer(&s->pace, iter__now_ns(), t->sent_ns, t->request.got, t->request.throttled,
+                      t->request.wait_ns);
     if (end != ITER_REQUEST_DONE) {
-        pause_or_fail(s, t, end);
+        retry_or_fail(s, t, end);
         return;
     }
     end_read(t->read, ITER_OK, 0);
     hand_over(s, t);
 }
 
-/* Starts what may start: first reads whose pause is over, then queued ones. Returns when the next
- * pause ends; INT64_MAX = none pauses. */
-static int64_t start_more(remote_source *s) {
-    int64_t next_ns = INT64_MAX;
-    const int64_t now = s->paused ? iter__now_ns() : 0;
-    for (transfer **at = &s->paused; *at;) {
+/* Sends again what waits, oldest first, and fails what has waited until its deadline. Returns when
+ * to look again. */
+static int64_t start_waiting(remote_source *s, int64_t now) {
+    int64_t next_ns = INT64_MAX, pace_ns;
+    bool may_send = true;
+    for (transfer **at = &s->waiting; *at;) {
         transfer *t = *at;
-        if (t->not_before_ns > now || s->n_active >= s->limit) {
-            if (t->not_before_ns > now) next_ns = iter__min_i64(next_ns, t->not_before_ns);
+        const bool late = now > t->until_ns;
+        const bool ready = t->not_before_ns <= now;
+        if (!late && (!ready || !may_send)) {
+            next_ns = iter__min_i64(next_ns, ready ? t->until_ns : t->not_before_ns);
             at = &t->next;
             continue;
         }
-        *at = t->next;
-        start(s, t);
-    }
-    while (s->n_active < s->limit && s->free) {
-        pthread_mutex_lock(&s->lock);
-        iter_read *read = pop(s, &s->queued);
-        pthread_mutex_unlock(&s->lock);
-        if (!read) break;
-        transfer *t = s->free;
-        s->free = t->next;
-        begin_read(t, read);
-        t->until_ns = iter__now_ns() + iter__remote_deadline_ns(client_of(s, read->object));
-        if (t->room == 0) {
-            end_read(read, ITER_OK, 0);
-            hand_over(s, t);
-        } else {
-            start(s, t);
+        if (!late && !iter__pace_send(&s->pace, now, s->n_active, &pace_ns)) {
+            may_send = false;
+            next_ns = iter__min_i64(next_ns, pace_ns);
+            continue;
         }
+        *at = t->next;
+        if (late)
+            fail_read(s, t, errno_of(&t->request));
+        else
+            start(s, t, now);
     }
     return next_ns;
 }
 
-/* Ends all that is in flight, pauses or is queued. */
-static void end_all(remote_source *s) {
+/* Starts what may start: first reads that wait, then queued ones. Returns when to look again;
+ * INT64_MAX = after an answer. */
+static int64_t start_more(remote_source *s) {
+    const int64_t now = iter__now_ns();
+    int64_t next_ns = start_waiting(s, now), pace_ns = INT64_MAX;
+    while (s->free) {
+        pthread_mutex_lock(&s->lock);
+        const bool any = s->queued.n > 0;
+        iter_read *read = any && iter__pace_send(&s->pace, now, s->n_active, &pace_ns)
+                              ? pop(s, &s->queued)
+                              : NULL;
+        pthread_mutex_unlock(&s->lock);
+        if (!read) break;
+        transfer *t = s->free;
+        s->free = t->next;
+        *t = (transfer){.read = read, .number = s->n_begun++};
+        t->until_ns = now + iter__remote_deadline_ns(client_of(s, read->object));
+        if (read->done < read->size) {
+            start(s, t, now);
+        } else {
+            end_read(read, ITER_OK, 0);
+            hand_over(s, t);
+        }
+    }
+    return iter__min_i64(next_ns, pace_ns);
+}
+
+/* Marks the transfers that must end, and ends what is queued: what was dropped, or all. */
+static void mark_ends(remote_source *s, bool all) {
+    pthread_mutex_lock(&s->lock);
+    s->n_dropped = 0;
+    for (uint32_t n = s->queued.n; n > 0; n--) {
+        iter_read *read = pop(s, &s->queued);
+        const bool ends = all || read->reserved[DROPPED];
+        if (ends) end_read(read, ITER_ECANCELED, ECANCELED);
+        push(s, ends ? &s->done : &s->queued, read);
+    }
     for (uint32_t i = 0; i < s->depth; i++) {
         transfer *t = &s->transfers[i];
-        if (!t->read) continue;
-        if (t->request.easy) {
-            iter__remote *client = client_of(s, t->read->object);
-            (void)iter__request_judge(client, &t->request, CURLE_ABORTED_BY_CALLBACK);
-            (void)curl_multi_remove_handle(s->multi, t->request.easy);
-            iter__remote_easy_back(client, t->request.easy);
-            t->request.easy = NULL;
-        }
-        end_read(t->read, ITER_ECANCELED, ECANCELED);
-        hand_over(s, t);
-    }
-    s->n_active = 0;
-    s->paused = NULL;
-    pthread_mutex_lock(&s->lock);
-    for (iter_read *read; (read = pop(s, &s->queued));) {
-        end_read(read, ITER_ECANCELED, ECANCELED);
-        push(s, &s->done, read);
+        t->ends = t->read && (all || t->read->reserved[DROPPED]);
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Moves everything on as far as it goes without waiting. Returns when the next pause ends. */
+/* Ends what was dropped, or all. */
+static void end_some(remote_source *s, bool all) {
+    mark_ends(s, all);
+    for (transfer **at = &s->waiting; *at;) {
+        if ((*at)->ends)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+    for (uint32_t i = 0; i < s->depth; i++) {
+        transfer *t = &s->transfers[i];
+        if (!t->ends) continue;
+        t->ends = false;
+        if (t->request.easy) (void)stop(s, t, CURLE_ABORTED_BY_CALLBACK);
+        end_read(t->read, ITER_ECANCELED, ECANCELED);
+        hand_over(s, t);
+    }
+}
+
+/* Moves everything on as far as it goes without waiting. Returns when to look again. */
 static int64_t drive(remote_source *s) {
     pthread_mutex_lock(&s->lock);
-    const bool canceled = s->canceled;
+    const bool canceled = s->canceled, dropped = s->n_dropped > 0;
     pthread_mutex_unlock(&s->lock);
-    if (canceled) {
-        end_all(s);
-        return INT64_MAX;
-    }
+    if (canceled || dropped) end_some(s, canceled);
+    if (canceled) return INT64_MAX;
     int64_t next_ns = start_more(s);
     int running = 0, left = 0;
     (void)curl_multi_perform(s->multi, &running);
@@ -348,7 +369,7 @@ static int64_t drive(remote_source *s) {
 static void remote_close(void *state) {
     remote_source *s = state;
     if (s->multi) {
-        if (s->transfers) end_all(s);
+        if (s->transfers) end_some(s, true);
         curl_multi_cleanup(s->multi);
     }
     iter__free(s->transfers);
@@ -362,6 +383,7 @@ static void remote_close(void *state) {
 static iter_status remote_open(void *state, const iter_source_config *config, char *fallback,
                                size_t capacity, iter_error *err) {
     remote_source *s = state;
+    uint32_t most = 0;
     if (capacity > 0) fallback[0] = '\0';
     s->files = config->files;
     s->depth = iter__max_u32(1, iter__min_u32(config->depth, DEPTH_MAX));
@@ -369,16 +391,16 @@ static iter_status remote_open(void *state, const iter_source_config *config, ch
     pthread_mutex_init(&s->driver, NULL);
     for (uint64_t i = 0; i < config->n_files; i++) {
         iter__remote *place = config->files[i].place;
-        if (place) s->limit_most = iter__max_u32(s->limit_most, iter__remote_connections(place));
+        if (place) most = iter__max_u32(most, iter__remote_connections(place));
         if (place || s->own || !iter__url_is(config->files[i].path)) continue;
         const iter_status status = iter__remote_create(NULL, &s->own, err);
         if (status < 0) {
             remote_close(s);
             return status;
         }
-        s->limit_most = iter__max_u32(s->limit_most, iter__remote_connections(s->own));
+        most = iter__max_u32(most, iter__remote_connections(s->own));
     }
-    s->limit = iter__min_u32(IN_FLIGHT, s->limit_most);
+    iter__pace_start(&s->pace, most);
     s->multi = curl_multi_init();
     s->transfers = iter__alloc(s->depth, sizeof(*s->transfers));
     s->queued.reads = iter__alloc(s->depth, sizeof(iter_read *));
@@ -392,8 +414,7 @@ static iter_status remote_open(void *state, const iter_source_config *config, ch
         s->free = &s->transfers[i];
     }
     curl_multi_setopt(s->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    curl_multi_setopt(s->multi, CURLMOPT_MAXCONNECTS, (long)s->limit_most);
-    s->window_ns = iter__now_ns();
+    curl_multi_setopt(s->multi, CURLMOPT_MAXCONNECTS, (long)most);
     return ITER_OK;
 }
 
@@ -421,18 +442,18 @@ out:
     return read->status;
 }
 
-/* How often a read that covers this one was tried before it failed; 0 = it was not. */
-static unsigned tries_before(remote_source *s, const iter_read *read) {
-    unsigned n_tries = 0;
+/* What is known of a read that failed and covers this one; n_tries 0 = nothing. */
+static note note_of(remote_source *s, const iter_read *read) {
+    note found = {.n_tries = 0};
     pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < iter__min_u32(s->n_notes, NOTES); i++) {
         const note *one = &s->notes[i];
         if (one->object == read->object && one->offset <= read->offset &&
             read->offset + read->size <= one->offset + one->size)
-            n_tries = one->n_tries;
+            found = *one;
     }
     pthread_mutex_unlock(&s->lock);
-    return n_tries;
+    return found;
 }
 
 static void rewind_transfer(iter__request *r) {
@@ -440,6 +461,7 @@ static void rewind_transfer(iter__request *r) {
     t->read->done += (size_t)r->got;
     r->offset += r->got;
     r->size -= r->got;
+    r->is_whole = r->is_whole && r->got == 0;
 }
 
 /* A message about a sample names the file already. */
@@ -459,15 +481,18 @@ static iter_status remote_read(void *state, iter_read *read) {
         end_read(read, ITER_ENOMEM, ENOMEM);
         return read->status;
     }
-    begin_read(t, read);
-    if (t->room == 0) {
+    *t = (transfer){.read = read};
+    const note before = note_of(s, read);
+    iter_error *why = read->why ? read->why : &own;
+    if (read->done == read->size) {
         end_read(read, ITER_OK, 0);
+    } else if (before.is_wrong) {
+        end_read(read, iter__fail(why, ITER_EIO, "%s (%u tries)", ITER_WRONG_SUM, before.n_tries),
+                 EIO);
     } else {
         ask_for_rest(s, t);
-        const unsigned before = tries_before(s, read);
-        iter_error *why = read->why ? read->why : &own;
         const iter_status status = iter__remote_perform(client_of(s, read->object), &t->request,
-                                                        rewind_transfer, before, why);
+                                                        rewind_transfer, before.n_tries, why);
         if (status < 0) drop_name(why, file->path);
         read->done += (size_t)t->request.got;
         end_read(read, status, status < 0 ? errno_of(&t->request) : 0);
@@ -565,6 +590,16 @@ static void remote_cancel(void *state) {
     (void)curl_multi_wakeup(s->multi);
 }
 
+/* A read that is done already is not looked at again. */
+static void remote_drop(void *state, iter_read *read) {
+    remote_source *s = state;
+    pthread_mutex_lock(&s->lock);
+    read->reserved[DROPPED] = 1;
+    s->n_dropped++;
+    pthread_mutex_unlock(&s->lock);
+    (void)curl_multi_wakeup(s->multi);
+}
+
 const iter_source_ops iter__source_remote = {
     .base = {.struct_size = sizeof(iter_source_ops),
              .name = "remote",
@@ -579,6 +614,7 @@ const iter_source_ops iter__source_remote = {
     .wait = remote_wait,
     .wake = remote_wake,
     .cancel = remote_cancel,
+    .drop = remote_drop,
 };
 
 #endif

@@ -30,6 +30,9 @@
 #define HEADERS_MAX     6
 #define HOST_BYTES      512
 #define SIGNATURE_BYTES 768
+#define WRONG_MOST      3 /* answers with a wrong checksum, until the request fails */
+#define WAIT_S_MAX      86400
+#define SUM_HEADER      "x-amz-checksum-mode"
 
 /* ---- The answer ------------------------------------------------------------------------------ */
 
@@ -73,6 +76,23 @@ static void begin_answer(iter__request *r, long status) {
     r->etag[0] = r->modified[0] = r->region[0] = '\0';
     r->n_body = 0;
     r->accepts = false;
+    r->wait_ns = 0;
+    iter__checksum_clear(&r->sum);
+}
+
+/* Retry-After: seconds, or a date. */
+static void take_wait(iter__request *r, const char *value, size_t n) {
+    char text[64];
+    keep(value, n, text, sizeof(text));
+    char *end = text;
+    long long seconds = strtoll(text, &end, 10);
+    if (end == text || *end) {
+        const time_t at = curl_getdate(text, NULL);
+        if (at == (time_t)-1) return;
+        seconds = (long long)(at - time(NULL));
+    }
+    if (seconds > WAIT_S_MAX) seconds = WAIT_S_MAX;
+    if (seconds > 0) r->wait_ns = seconds * 1000000000;
 }
 
 void iter__request_header(iter__request *r, const char *line, size_t n) {
@@ -96,6 +116,10 @@ void iter__request_header(iter__request *r, const char *line, size_t n) {
         keep(value, length, r->modified, sizeof(r->modified));
     } else if ((value = value_of(line, n, "x-amz-bucket-region", &length))) {
         keep(value, length, r->region, sizeof(r->region));
+    } else if ((value = value_of(line, n, "retry-after", &length))) {
+        take_wait(r, value, length);
+    } else {
+        iter__checksum_header(&r->sum, line, n);
     }
 }
 
@@ -117,11 +141,15 @@ static bool check_answer(iter__request *r) {
     if (r->status != 206 && r->status != 200) return false;
     if (r->wanted_etag[0] && r->etag[0] && strcmp(r->wanted_etag, r->etag) != 0) {
         refuse(r, "the object changed while it was read: its ETag is another");
+    } else if (r->status == 200 && !whole && r->is_whole) {
+        refuse(r, "the object changed while it was read: its size is another");
     } else if (r->status == 200 && !whole) {
         refuse(r, "the server ignores Range, and sent the whole object");
     } else if (r->status == 206 && r->range_offset != r->offset) {
         refuse(r, "the server sent another range than was asked for");
     }
+    if (!r->refused && r->kind == ITER_REQUEST_RANGE)
+        iter__checksum_begin(&r->sum, r->offset == 0 && r->total == r->size, r->etag);
     return !r->refused;
 }
 
@@ -135,10 +163,11 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user) {
             refuse(r, "the server sent more bytes than were asked for");
             return 0;
         }
-        if (!r->sink(r->user, bytes, n)) {
+        if (!r->sink(r->user, r->got, bytes, n)) {
             if (!r->refused) refuse(r, "the answer is too long");
             return 0;
         }
+        iter__checksum_add(&r->sum, bytes, n);
         r->got += n;
         return n;
     }
@@ -206,6 +235,10 @@ static void strip_port(const char *base, char *host) {
     if (n > m && strcmp(host + n - m, own) == 0) host[n - m] = '\0';
 }
 
+static bool wants_sum(const iter__request *r) {
+    return r->kind == ITER_REQUEST_RANGE && r->is_whole;
+}
+
 static iter_status sign(const iter__remote *remote, iter__request *r, const iter__signer *signer,
                         const char *time, const char *host, const char *path, iter_error *err) {
     iter__sigv4_header headers[HEADERS_MAX];
@@ -213,6 +246,7 @@ static iter_status sign(const iter__remote *remote, iter__request *r, const iter
     char signature[SIGNATURE_BYTES];
     (void)remote;
     headers[n++] = (iter__sigv4_header){"host", host};
+    if (wants_sum(r)) headers[n++] = (iter__sigv4_header){SUM_HEADER, "ENABLED"};
     headers[n++] = (iter__sigv4_header){"x-amz-content-sha256", ITER_SHA256_EMPTY};
     headers[n++] = (iter__sigv4_header){"x-amz-date", time};
     if (signer->token[0])
@@ -262,6 +296,8 @@ static iter_status set_s3(iter__remote *remote, iter__request *r, iter_error *er
     if (status == ITER_OK && !remote->anonymous) {
         strip_port(base, host);
         status = sign(remote, r, signer, time_text, host, path, err);
+    } else if (status == ITER_OK && wants_sum(r) && !add_named(r, SUM_HEADER, "ENABLED")) {
+        status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
     }
     if (status == ITER_OK) {
         curl_easy_setopt(r->easy, CURLOPT_URL, url); /* copied */
@@ -325,13 +361,14 @@ static void set_common(const iter__remote *remote, iter__request *r) {
     if (remote->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, remote->ca_file);
 }
 
-/* The range, and the version that it must be of. If-Match is for strong ETags alone. */
+/* The range, and the version that it must be of. If-Match is for strong ETags alone. For the whole
+ * object there is no range, because S3 gives no checksum with one. */
 static bool set_range(iter__remote *remote, iter__request *r) {
     char range[64];
     iter__remote_version_get(remote, r->url, r->wanted_etag);
     (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, r->offset,
                    r->offset + r->size - 1);
-    curl_easy_setopt(r->easy, CURLOPT_RANGE, range);
+    if (!r->is_whole) curl_easy_setopt(r->easy, CURLOPT_RANGE, range);
     return r->wanted_etag[0] != '"' || add_named(r, "If-Match", r->wanted_etag);
 }
 
@@ -411,6 +448,20 @@ static bool is_passing(CURLcode code) {
     }
 }
 
+static bool has_all(const iter__request *r) {
+    uint64_t all = r->size;
+    if (r->total != ITER_UNKNOWN && r->total > r->offset)
+        all = iter__min_u64(all, r->total - r->offset);
+    return r->got == all;
+}
+
+static iter__request_end judge_sum(iter__request *r) {
+    if (!iter__checksum_is_wrong(&r->sum)) return ITER_REQUEST_DONE;
+    (void)snprintf(r->reason, sizeof(r->reason), "%s", ITER_WRONG_SUM);
+    r->got = 0;
+    return ++r->n_wrong < WRONG_MOST ? ITER_REQUEST_AGAIN : ITER_REQUEST_FAILED;
+}
+
 static iter__request_end judge(iter__remote *remote, iter__request *r, CURLcode code) {
     if (r->refused) return ITER_REQUEST_FAILED; /* with its reason */
     if (code != CURLE_OK && !(r->status >= 300 && code == CURLE_WRITE_ERROR)) {
@@ -421,12 +472,7 @@ static iter__request_end judge(iter__remote *remote, iter__request *r, CURLcode 
     }
     if (r->status != 200 && r->status != 206) return judge_status(remote, r);
     if (r->kind != ITER_REQUEST_RANGE) return ITER_REQUEST_DONE;
-    if (r->total != ITER_UNKNOWN && r->total > r->offset) {
-        const uint64_t there = r->total - r->offset;
-        if (r->got == (there < r->size ? there : r->size)) return ITER_REQUEST_DONE;
-    } else if (r->got == r->size) {
-        return ITER_REQUEST_DONE;
-    }
+    if (has_all(r)) return judge_sum(r);
     (void)snprintf(r->reason, sizeof(r->reason),
                    "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", r->got, r->size);
     return ITER_REQUEST_AGAIN;
@@ -458,6 +504,7 @@ iter__request_end iter__request_judge(iter__remote *remote, iter__request *r, CU
     }
     const iter__request_end end = judge(remote, r, code);
     count(remote, r, end);
+    iter__checksum_clear(&r->sum);
     curl_slist_free_all(r->headers);
     r->headers = NULL;
     return end;

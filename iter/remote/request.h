@@ -2,6 +2,7 @@
 #ifndef ITER_REMOTE_REQUEST_H
 #define ITER_REMOTE_REQUEST_H
 
+#include "iter/remote/checksum.h"
 #include "iter/remote/client.h"
 
 #ifdef ITER_HAVE_REMOTE
@@ -10,9 +11,11 @@
 
 #define ITER_ETAG_BYTES   128
 #define ITER_REASON_BYTES 384
+#define ITER_WRONG_SUM    "the bytes do not have the checksum that the server gave"
 
-/* Takes the body's bytes in order; false = no more are wanted. */
-typedef bool iter__request_sink(void *user, const void *bytes, size_t n);
+/* Takes bytes of the body, which come in order: the first is the request's byte number `at`. False =
+ * no more are wanted. A request that is repeated begins anew. */
+typedef bool iter__request_sink(void *user, uint64_t at, const void *bytes, size_t n);
 
 typedef enum iter__request_kind {
     ITER_REQUEST_RANGE, /* GET of `size` bytes at `offset` */
@@ -32,6 +35,7 @@ typedef struct iter__request {
     const char *url;   /* as the dataset names it; borrowed */
     const char *query; /* LIST: encoded, sorted by name */
     uint64_t offset, size;
+    bool is_whole; /* RANGE: this was all of the object when it was looked at */
     iter__request_sink *sink;
     void *user;
 
@@ -41,7 +45,7 @@ typedef struct iter__request {
     char wanted_etag[ITER_ETAG_BYTES]; /* the version that was seen before; "" = none */
     long status;                       /* of HTTP; 0 = no answer */
     uint64_t total;                    /* bytes of the object; ITER_UNKNOWN = the answer has none */
-    uint64_t got;                      /* bytes given to the sink */
+    uint64_t got;                      /* bytes given to the sink; 0 if they turned out wrong */
     uint64_t range_offset;             /* where the answer's range begins */
     bool accepts;                      /* the body is what was asked for */
     bool refused;                      /* the sink or a check ended the body */
@@ -54,6 +58,9 @@ typedef struct iter__request {
     char curl_error[CURL_ERROR_SIZE];
     char reason[ITER_REASON_BYTES]; /* in words, after the end */
     bool throttled;                 /* 429 or 503 */
+    int64_t wait_ns; /* that the server asked for then (Retry-After); 0 = it did not */
+    iter__checksum sum;
+    unsigned n_wrong; /* answers with a wrong checksum so far */
 } iter__request;
 
 /* Prepares `request->easy` (from iter__remote_easy()) to be performed. Errors: EINVAL (no
@@ -63,7 +70,8 @@ iter_status iter__request_begin(iter__remote *remote, iter__request *request, it
 /* Takes a line of an answer's head; it has n bytes and no NUL. */
 void iter__request_header(iter__request *request, const char *line, size_t n);
 
-/* Judges the answer, and frees what begin() took except for the handle. */
+/* Judges the answer, and frees what begin() took except for the handle. An answer whose checksum is
+ * wrong has brought no bytes. */
 iter__request_end iter__request_judge(iter__remote *remote, iter__request *request, CURLcode code);
 
 /* Called before a request is repeated: it takes up where it stands. */

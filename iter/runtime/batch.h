@@ -86,6 +86,7 @@ typedef struct iter__chunk_read {
     int32_t extent;
     iter__frame *frame; /* the frame that it fills, or that its row lies in; NULL = none */
     struct iter__chunk_read *next; /* backlog; guarded by reading.lock */
+    bool submitted;                /* and not reaped; guarded by reading.lock */
     iter_iovec part;               /* the single target, if there is one */
     uint64_t sample;               /* index of its first row, for an observer */
     atomic_bool completed;         /* for an observer, too */

@@ -24,8 +24,8 @@ void iter__queue_pop_newest(iter_loader *loader) {
     loader->queue.count--;
 }
 
-/* Drops one batch: ends its NEW and READY chunks. The others end after their reads or their work,
- * and the last of them frees the slot. */
+/* Drops one batch: ends its NEW and READY chunks. The others end after their work, or after their
+ * reads, which the source is told to end; the last of them frees the slot. */
 static void drop_batch(iter_loader *loader, iter_batch *batch) {
     batch->dropped = true;
     if (batch->state == BATCH_READY) {
@@ -42,6 +42,7 @@ static void drop_batch(iter_loader *loader, iter_batch *batch) {
         expected = CHUNK_NEW;
         won = won || atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
         n += won;
+        if (!won) iter__reading_drop(loader, chunk);
     }
     if (n && atomic_fetch_sub(&batch->chunks_left, n) == n) {
         loader->opener.stream_busy = false; /* a stream has one open batch: it was this one */

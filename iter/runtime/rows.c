@@ -40,7 +40,8 @@ static void row_fail_error(iter__worker *worker, iter_batch *batch, uint32_t row
 static void settle_row(iter__worker *worker, iter_batch *batch, uint32_t row) {
     iter_loader *loader = worker->loader;
     iter__activity_row(worker, ACTIVITY_READ, batch, row);
-    if (atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed)) {
+    if (atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed) ||
+        atomic_load_explicit(&batch->dropped, memory_order_relaxed)) {
         iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
         return;
     }
