@@ -246,6 +246,7 @@ static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *o
     const iter_status status =
         ops->open(dataset->state, path, dataset->options, &dataset->desc, err);
     (void)iter__remote_enter(before);
+    iter__remote_opened(dataset->remote);
     iter__account_close(&account);
     if (status < 0) return open_failed(ops, &account, limit != 0, status, err);
     if (dataset->desc.index_bytes < account.held) dataset->desc.index_bytes = account.held;

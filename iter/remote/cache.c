@@ -4,6 +4,7 @@
  * In the folder:
  *   ab/abcdef...-12       a block: a head, a checksum of each piece, the bytes
  *   ab/abcdef...-12.part  one that is being written, locked by flock() by the process that does it
+ *   ab/abcdef...-8000...   what else is kept of an object: 2^63 and more is no block's number
  *   users                 locked shared by each process that uses the folder, and by the first
  *                         alone while it counts
  *   drop                  locked by the process that drops blocks
@@ -439,6 +440,54 @@ void iter__cache_keep(iter__cache *cache, const iter__cache_key *key, uint64_t b
     if (!kept) {
         char part[72];
         part_of(claim->name, part);
+        (void)unlinkat(cache->dir, part, 0);
+    }
+    close(claim->fd); /* and so the lock ends */
+    claim->fd = -1;
+}
+
+/* ---- Files of other kinds -------------------------------------------------------------------- */
+
+#define OTHER ((uint64_t)1 << 63)
+
+int iter__cache_other_open(iter__cache *cache, const iter__cache_key *key, uint64_t what,
+                           uint64_t *out_bytes) {
+    char name[64];
+    struct stat st;
+    *out_bytes = 0;
+    name_of(key, what | OTHER, name);
+    const int fd = openat(cache->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return -1;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return -1;
+    }
+    (void)futimens(fd, NULL);
+    *out_bytes = (uint64_t)st.st_size;
+    return fd;
+}
+
+bool iter__cache_other_begin(iter__cache *cache, const iter__cache_key *key, uint64_t what,
+                             uint64_t bytes, iter__cache_claim *out) {
+    out->fd = -1;
+    if (!make_room(cache, bytes) || !iter__cache_claim_block(cache, key, what | OTHER, out) ||
+        out->fd < 0)
+        return false;
+    if (ftruncate(out->fd, 0) == 0) return true;
+    iter__cache_other_end(cache, out, false);
+    return false;
+}
+
+void iter__cache_other_end(iter__cache *cache, iter__cache_claim *claim, bool is_complete) {
+    char part[72];
+    struct stat made, old;
+    part_of(claim->name, part);
+    const bool had = fstatat(cache->dir, claim->name, &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (is_complete && fstat(claim->fd, &made) == 0 &&
+        renameat(cache->dir, part, cache->dir, claim->name) == 0) {
+        atomic_fetch_add(cache->bytes, (uint64_t)made.st_size);
+        if (had) atomic_fetch_sub(cache->bytes, (uint64_t)old.st_size);
+    } else {
         (void)unlinkat(cache->dir, part, 0);
     }
     close(claim->fd); /* and so the lock ends */

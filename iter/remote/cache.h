@@ -78,4 +78,17 @@ bool iter__cache_claim_block(iter__cache *cache, const iter__cache_key *key, uin
 void iter__cache_keep(iter__cache *cache, const iter__cache_key *key, uint64_t block,
                       iter__cache_claim *claim, const void *bytes, size_t n);
 
+/* A file of another kind about an object, with any contents, is counted and dropped like a block.
+ * Opens it for reading, and notes its use; -1 = there is none. `what` is less than 2^63. */
+int iter__cache_other_open(iter__cache *cache, const iter__cache_key *key, uint64_t what,
+                           uint64_t *out_bytes);
+
+/* Begins one of about `bytes` bytes: `out->fd` is to be written to. False = there is no room, it
+ * cannot be written, or another process or thread writes it. */
+bool iter__cache_other_begin(iter__cache *cache, const iter__cache_key *key, uint64_t what,
+                             uint64_t bytes, iter__cache_claim *out);
+
+/* Ends it: it takes the place of one that was there, or it is dropped. */
+void iter__cache_other_end(iter__cache *cache, iter__cache_claim *claim, bool is_complete);
+
 #endif

@@ -14,12 +14,13 @@
 #include <time.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/time.h"
 #include "iter/remote/url.h"
 
-#define IDLE_MAX           16  /* handles that are kept for further calls */
+#define IDLE_MAX           16  /* handles that are kept for further calls once a set is open */
 #define REFRESH_S          300 /* before credentials expire */
 #define PAUSE_FIRST_NS     50000000
 #define PAUSE_MOST_NS      ((int64_t)10 * 1000000000)
@@ -90,6 +91,7 @@ iter_status iter__remote_create(const iter__remote_options *options, iter__remot
     if (!remote) return iter__fail(err, ITER_ENOMEM, "no memory to read URLs");
     atomic_init(&remote->refs, 1);
     pthread_mutex_init(&remote->lock, NULL);
+    iter__ahead_init(&remote->ahead);
     const char *endpoint = o->endpoint;
     if (!endpoint) endpoint = env("AWS_ENDPOINT_URL_S3");
     if (!endpoint) endpoint = env("AWS_ENDPOINT_URL");
@@ -135,10 +137,8 @@ void iter__remote_unref(iter__remote *remote) {
     for (uint32_t i = 0; i < remote->n_idle; i++)
         curl_easy_cleanup(remote->idle[i]);
     iter__free(remote->idle);
-    for (uint64_t i = 0; i < remote->versions.capacity; i++) {
-        if (remote->versions.slots[i].is_text) iter__free(remote->versions.slots[i].as.text);
-    }
-    iter__free(remote->versions.slots);
+    iter__versions_free(&remote->versions);
+    iter__ahead_free(&remote->ahead);
     iter__secrets_free(&remote->secrets);
     iter__cache_close(remote->cache);
     iter__free(remote->endpoint);
@@ -240,12 +240,10 @@ void iter__remote_easy_back(iter__remote *remote, CURL *easy) {
     if (!easy) return;
     curl_easy_reset(easy);
     pthread_mutex_lock(&remote->lock);
-    if (remote->n_idle == remote->idle_capacity && remote->n_idle < IDLE_MAX) {
-        CURL **idle = iter__realloc(remote->idle, IDLE_MAX * sizeof(*idle));
-        if (idle) {
-            remote->idle = idle;
-            remote->idle_capacity = IDLE_MAX;
-        }
+    if (!remote->idle) {
+        const uint32_t most = iter__max_u32(IDLE_MAX, remote->connections);
+        remote->idle = iter__alloc(most, sizeof(CURL *));
+        remote->idle_capacity = remote->idle ? most : 0;
     }
     const bool keep = remote->n_idle < remote->idle_capacity;
     if (keep) remote->idle[remote->n_idle++] = easy;
@@ -253,94 +251,27 @@ void iter__remote_easy_back(iter__remote *remote, CURL *easy) {
     if (!keep) curl_easy_cleanup(easy);
 }
 
+void iter__remote_opened(iter__remote *remote) {
+    if (!remote) return;
+    iter__ahead_end(&remote->ahead);
+    pthread_mutex_lock(&remote->lock);
+    remote->idle_capacity = iter__min_u32(remote->idle_capacity, IDLE_MAX);
+    while (remote->n_idle > remote->idle_capacity)
+        curl_easy_cleanup(remote->idle[--remote->n_idle]);
+    pthread_mutex_unlock(&remote->lock);
+}
+
 /* ---- Versions -------------------------------------------------------------------------------- */
 
-static uint64_t name_of(const char *url) {
-    const uint64_t hash = iter__fnv1a_text(ITER_FNV_START, url);
-    return hash ? hash : 1;
-}
-
-/* The slot of a name, or a free one. */
-static iter__version *slot_of(const iter__versions *versions, uint64_t name) {
-    uint64_t at = name & (versions->capacity - 1);
-    while (versions->slots[at].name && versions->slots[at].name != name)
-        at = (at + 1) & (versions->capacity - 1);
-    return &versions->slots[at];
-}
-
-static bool make_room(iter__versions *versions) {
-    if (versions->n < versions->capacity / 8 * 7) return true;
-    iter__versions more = {.n = versions->n,
-                           .capacity = versions->capacity ? 2 * versions->capacity : 16};
-    more.slots = iter__alloc((size_t)more.capacity, sizeof(*more.slots));
-    if (!more.slots) return false;
-    for (uint64_t i = 0; i < versions->capacity; i++) {
-        if (versions->slots[i].name) *slot_of(&more, versions->slots[i].name) = versions->slots[i];
-    }
-    iter__free(versions->slots);
-    *versions = more;
-    return true;
-}
-
-/* Reads "0123456789abcdef0123456789abcdef-12" with its quotes. */
-static bool parse_md5(const char *etag, iter__version *out) {
-    if (strlen(etag) < 34 || etag[0] != '"') return false;
-    for (int i = 0; i < 32; i++) {
-        const char c = etag[1 + i];
-        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        if (digit < 0) return false;
-        out->as.md5[i / 2] = (uint8_t)(i % 2 ? out->as.md5[i / 2] | digit : digit << 4);
-    }
-    const char *rest = etag + 33;
-    out->parts = 0;
-    if (*rest == '-') {
-        for (rest++; *rest >= '0' && *rest <= '9' && out->parts < 100000; rest++)
-            out->parts = 10 * out->parts + (uint32_t)(*rest - '0');
-        if (out->parts == 0) return false;
-    }
-    return strcmp(rest, "\"") == 0;
-}
-
-/* Without memory a version is not kept, so a change of that object may not show. */
 void iter__remote_version_set(iter__remote *remote, const char *url, const char *etag) {
-    if (!etag[0] || strlen(etag) >= ITER_ETAG_BYTES) return;
-    iter__version made = {.name = name_of(url)};
-    if (!parse_md5(etag, &made)) {
-        made.as.text = iter__strdup(etag);
-        made.is_text = made.as.text != NULL;
-        if (!made.is_text) return;
-    }
     pthread_mutex_lock(&remote->lock);
-    const bool room = make_room(&remote->versions);
-    if (room) {
-        iter__version *slot = slot_of(&remote->versions, made.name);
-        if (!slot->name) remote->versions.n++;
-        if (slot->is_text) iter__free(slot->as.text);
-        *slot = made;
-    }
+    iter__versions_set(&remote->versions, url, etag);
     pthread_mutex_unlock(&remote->lock);
-    if (!room && made.is_text) iter__free(made.as.text);
 }
 
 void iter__remote_version_get(iter__remote *remote, const char *url, char out[ITER_ETAG_BYTES]) {
-    static const char digits[] = "0123456789abcdef";
-    out[0] = '\0';
     pthread_mutex_lock(&remote->lock);
-    const iter__version *found =
-        remote->versions.capacity ? slot_of(&remote->versions, name_of(url)) : NULL;
-    if (found && found->name && found->is_text) {
-        strcpy(out, found->as.text);
-    } else if (found && found->name) {
-        char text[33] = "";
-        for (int i = 0; i < 16; i++) {
-            text[2 * i] = digits[found->as.md5[i] >> 4];
-            text[2 * i + 1] = digits[found->as.md5[i] & 15];
-        }
-        if (found->parts)
-            (void)snprintf(out, ITER_ETAG_BYTES, "\"%s-%u\"", text, found->parts);
-        else
-            (void)snprintf(out, ITER_ETAG_BYTES, "\"%s\"", text);
-    }
+    iter__versions_get(&remote->versions, url, out);
     pthread_mutex_unlock(&remote->lock);
 }
 

@@ -68,15 +68,35 @@ void iter__remote_counts_read(iter__remote *remote, iter__remote_counts *out);
 /* Takes a reference to `place`, or makes a client with the defaults if it is NULL. */
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err);
 
+/* One turn of iter__remote_each(). */
+typedef iter_status iter__remote_task(void *user, uint64_t i, iter_error *err);
+
+/* Calls task(user, i) for each i < n, the lowest first, in this thread and others that open files
+ * with this client, too: `most` at a time, and no more than its connections. After an error no
+ * further turn begins. Returns when all that began are done, with the error of the lowest i. */
+iter_status iter__remote_each(iter__remote *remote, uint64_t n, uint32_t most,
+                              iter__remote_task *task, void *user, iter_error *err);
+
+/* The dataset is open: what was kept for its opening is forgotten. NULL is ignored. */
+void iter__remote_opened(iter__remote *remote);
+
 typedef struct iter__remote_info {
     uint64_t bytes;
     uint64_t version; /* a hash of its ETag, or of its time if it has none */
     bool is_folder;
 } iter__remote_info;
 
-/* What is at `url`. Errors: EIO (nothing; not allowed; no answer until the deadline). */
+/* What is at `url`. Until iter__remote_opened() it is asked for once. Errors: EIO (nothing; not
+ * allowed; no answer until the deadline). */
 iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
                               iter_error *err);
+
+/* Looks at many, until iter__remote_opened(): a look at one of them then has its answer, or its
+ * error. NULL does nothing. */
+void iter__remote_look_ahead(iter__remote *remote, const char *const *urls, uint64_t n);
+
+/* The same for an object that a list has just named. */
+void iter__remote_saw(iter__remote *remote, const char *url, uint64_t bytes);
 
 /* One name in a folder, without the folder's. */
 typedef iter_status iter__remote_visit(void *user, const char *name, bool is_folder, uint64_t bytes,
@@ -87,12 +107,17 @@ typedef iter_status iter__remote_visit(void *user, const char *name, bool is_fol
 iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
                               void *user, iter_error *err);
 
+/* Lists many folders, until iter__remote_opened() or the next call: a list of one of them then takes
+ * its names from here. NULL does nothing. */
+void iter__remote_list_ahead(iter__remote *remote, const char *const *urls, uint64_t n);
+
 /* Reads n bytes at `offset`; *out_done < n only at the object's end. Errors: EIO. */
 iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t offset, void *out,
                               size_t n, size_t *out_done, iter_error *err);
 
-/* An object that is read in small pieces, from one place or many: it keeps the last part that it
- * read. Any number of threads. */
+/* An object that is read in small pieces, from one place or many. It keeps the last part that it
+ * read, and reads ahead, more at each time, as long as the reads go on where that part ends. What it
+ * reads is kept in the cache. Any number of threads. */
 typedef struct iter__remote_file iter__remote_file;
 
 /* Errors: those of iter__remote_look(); EIO if it is a folder. `url` is borrowed until close. */
@@ -101,5 +126,20 @@ iter_status iter__remote_file_open(iter__remote *remote, const char *url, iter__
 iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,
                                    size_t *out_done, iter_error *err);
 void iter__remote_file_close(iter__remote_file *file);
+
+/* What the opening of a dataset found out about an object, kept in the cache's folder; `what` tells
+ * such files of one object apart. Returns a handle for reading; -1 = nothing is kept. */
+int iter__remote_kept_open(iter__remote *remote, const char *url, uint64_t what,
+                           uint64_t *out_bytes);
+
+/* Keeps such a file, of about `bytes` bytes. *out_fd is to be written to from its beginning. NULL =
+ * it cannot be kept now: there is no cache or no room, the object has no ETag, or another process
+ * writes it. */
+typedef struct iter__remote_keeping iter__remote_keeping;
+iter__remote_keeping *iter__remote_keep_begin(iter__remote *remote, const char *url, uint64_t what,
+                                              uint64_t bytes, int *out_fd);
+
+/* Ends it. If it is complete, it takes the place of one that was kept before; else it is dropped. */
+void iter__remote_keep_end(iter__remote_keeping *keeping, bool is_complete);
 
 #endif

@@ -61,6 +61,28 @@ iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_erro
     return iter__remote_create(NULL, out, err);
 }
 
+iter_status iter__remote_each(iter__remote *remote, uint64_t n, uint32_t most,
+                              iter__remote_task *task, void *user, iter_error *err) {
+    (void)remote, (void)n, (void)most, (void)task, (void)user;
+    return absent("remote", err);
+}
+
+void iter__remote_opened(iter__remote *remote) {
+    (void)remote;
+}
+
+void iter__remote_look_ahead(iter__remote *remote, const char *const *urls, uint64_t n) {
+    (void)remote, (void)urls, (void)n;
+}
+
+void iter__remote_saw(iter__remote *remote, const char *url, uint64_t bytes) {
+    (void)remote, (void)url, (void)bytes;
+}
+
+void iter__remote_list_ahead(iter__remote *remote, const char *const *urls, uint64_t n) {
+    (void)remote, (void)urls, (void)n;
+}
+
 iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
                               iter_error *err) {
     (void)remote;
@@ -97,6 +119,24 @@ iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, voi
 
 void iter__remote_file_close(iter__remote_file *file) {
     (void)file;
+}
+
+int iter__remote_kept_open(iter__remote *remote, const char *url, uint64_t what,
+                           uint64_t *out_bytes) {
+    (void)remote, (void)url, (void)what;
+    *out_bytes = 0;
+    return -1;
+}
+
+iter__remote_keeping *iter__remote_keep_begin(iter__remote *remote, const char *url, uint64_t what,
+                                              uint64_t bytes, int *out_fd) {
+    (void)remote, (void)url, (void)what, (void)bytes;
+    *out_fd = -1;
+    return NULL;
+}
+
+void iter__remote_keep_end(iter__remote_keeping *keeping, bool is_complete) {
+    (void)keeping, (void)is_complete;
 }
 
 #endif

@@ -5,31 +5,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "iter/remote/ahead.h"
 #include "iter/remote/cache.h"
 #include "iter/remote/credentials.h"
 #include "iter/remote/request.h"
 #include "iter/remote/secrets.h"
 #include "iter/remote/sigv4.h"
+#include "iter/remote/versions.h"
 
 #ifdef ITER_HAVE_REMOTE
 
 #define ITER_REGION_BYTES 64
-
-/* A version of an object that was seen. Most ETags are an MD5, and are kept as its 16 bytes. */
-typedef struct iter__version {
-    uint64_t name; /* hash of its URL; 0 = free */
-    union {
-        uint8_t md5[16];
-        char *text; /* iter__free */
-    } as;
-    uint32_t parts; /* of an upload in parts; 0 = in one */
-    bool is_text;
-} iter__version;
-
-typedef struct iter__versions {
-    iter__version *slots; /* [capacity], a power of 2 */
-    uint64_t n, capacity;
-} iter__versions;
 
 struct iter__remote {
     atomic_uint refs;
@@ -41,6 +27,9 @@ struct iter__remote {
     const char *ca_file;                                          /* of the environment, or NULL */
     iter__cache *cache;                                           /* NULL = none */
     atomic_ullong answers, throttled, again, bytes, first_ns, ns; /* iter__remote_counts */
+
+    atomic_uint n_files; /* open: iter__remote_file */
+    iter__ahead ahead;
 
     pthread_mutex_t lock; /* guards all below */
     char region[ITER_REGION_BYTES];

@@ -1,5 +1,5 @@
 /*
- * remote_files.c - the calls of client.h that ask: look, list, read.
+ * remote_files.c - the calls of client.h that ask: look, list, read. remote_file.c has open files.
  *
  * https has no lists. There a name is a folder if it ends with '/', or if the server sends it on to
  * one that does, as servers of files do. In S3 it is a folder if an object's name goes on after it
@@ -21,7 +21,6 @@
 #include "iter/remote/url.h"
 
 #define LIST_BYTES_MAX ((size_t)64 << 20) /* of a page, which has 1000 names */
-#define BLOCK_BYTES    ITER_CACHE_BLOCK   /* that an open file keeps */
 #define NANO           1000000000
 
 static void sleep_ns(int64_t ns) {
@@ -197,6 +196,12 @@ static iter_status list(iter__remote *remote, const char *url, iter__remote_visi
 iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
                               void *user, iter_error *err) {
     uint64_t n;
+    iter__listing ahead;
+    if (iter__ahead_take(&remote->ahead, url, &ahead)) {
+        const iter_status status = iter__listing_visit(&ahead, visit, user, err);
+        iter__listing_free(&ahead);
+        return status;
+    }
     if (!iter__url_is_s3(url))
         return iter__fail(err, ITER_EUNSUPPORTED,
                           "%s: https has no lists of files; name them, as in "
@@ -228,19 +233,16 @@ static iter_status look_head(iter__remote *remote, const char *url, iter__remote
     return ITER_OK;
 }
 
-iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
-                              iter_error *err) {
+static iter_status look(iter__remote *remote, const char *url, iter__remote_info *out,
+                        iter_error *err) {
     size_t n_bucket;
     bool missing = false;
-    *out = (iter__remote_info){0};
     const size_t n = strlen(url);
     const bool s3 = iter__url_is_s3(url);
     if (s3 && (!*iter__url_s3_key(url, &n_bucket) || url[n - 1] == '/')) {
         out->is_folder = true;
         return n_bucket > 0 ? ITER_OK : iter__fail(err, ITER_EINVAL, "%s: names no bucket", url);
     }
-    iter_error own;
-    if (!err) err = &own;
     const iter_status status = look_head(remote, url, out, &missing, err);
     if (status == ITER_OK || (out->is_folder && !s3)) {
         /* A folder's own page may be forbidden. */
@@ -251,6 +253,18 @@ iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remot
         out->is_folder = true;
         return ITER_OK;
     }
+    return status;
+}
+
+iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
+                              iter_error *err) {
+    iter_status status;
+    iter_error own = {.status = ITER_OK};
+    *out = (iter__remote_info){0};
+    if (!err) err = &own;
+    if (iter__ahead_look(&remote->ahead, url, out, &status, err)) return status;
+    status = look(remote, url, out, err);
+    iter__ahead_keep_look(&remote->ahead, url, out, status, err);
     return status;
 }
 
@@ -284,88 +298,6 @@ iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t of
                        .user = &at};
     const iter_status status = perform(remote, &r, rewind_range, err);
     *out_done = (size_t)(r.offset - offset + r.got);
-    return status;
-}
-
-/* ---- Open files ------------------------------------------------------------------------------ */
-
-struct iter__remote_file {
-    iter__remote *remote;
-    const char *url;
-    uint64_t bytes;
-    pthread_mutex_t lock; /* guards all below */
-    uint8_t *block;       /* [BLOCK_BYTES] */
-    uint64_t block_at;
-    size_t block_n;
-};
-
-iter_status iter__remote_file_open(iter__remote *remote, const char *url, iter__remote_file **out,
-                                   iter__remote_info *out_info, iter_error *err) {
-    *out = NULL;
-    ITER_TRY(iter__remote_look(remote, url, out_info, err));
-    if (out_info->is_folder)
-        return iter__fail(err, ITER_EIO, "%s: is a folder, expected a file", url);
-    iter__remote_file *file = iter__alloc(1, sizeof(*file));
-    if (!file) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", url);
-    file->remote = iter__remote_ref(remote);
-    file->url = url;
-    file->bytes = out_info->bytes;
-    pthread_mutex_init(&file->lock, NULL);
-    *out = file;
-    return ITER_OK;
-}
-
-void iter__remote_file_close(iter__remote_file *file) {
-    if (!file) return;
-    iter__remote_unref(file->remote);
-    pthread_mutex_destroy(&file->lock);
-    iter__free(file->block);
-    iter__free(file);
-}
-
-/* Reads the block that holds `offset`. With the lock held. */
-static iter_status load_block(iter__remote_file *file, uint64_t offset, iter_error *err) {
-    if (offset >= file->block_at && offset < file->block_at + file->block_n) return ITER_OK;
-    if (!file->block) file->block = iter__alloc(BLOCK_BYTES, 1);
-    if (!file->block) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", file->url);
-    const uint64_t at = offset / BLOCK_BYTES * BLOCK_BYTES;
-    const size_t n = (size_t)iter__min_u64(file->bytes - at, BLOCK_BYTES);
-    iter__cache_key key;
-    iter__cache *cache = iter__remote_cache(file->remote, file->url, &key);
-    file->block_n = 0;
-    file->block_at = at;
-    if (cache && iter__cache_read(cache, &key, at / BLOCK_BYTES, 0, file->block, n, true) ==
-                     ITER_CACHE_READ) {
-        file->block_n = n;
-        return ITER_OK;
-    }
-    ITER_TRY(iter__remote_read(file->remote, file->url, at, file->block, n, &file->block_n, err));
-    iter__cache_claim claim;
-    if (cache && file->block_n == n &&
-        iter__cache_claim_block(cache, &key, at / BLOCK_BYTES, &claim))
-        iter__cache_keep(cache, &key, at / BLOCK_BYTES, &claim, file->block, n);
-    return ITER_OK;
-}
-
-iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,
-                                   size_t *out_done, iter_error *err) {
-    *out_done = 0;
-    if (offset >= file->bytes) return ITER_OK;
-    n = (size_t)iter__min_u64(n, file->bytes - offset);
-    if (n >= BLOCK_BYTES)
-        return iter__remote_read(file->remote, file->url, offset, out, n, out_done, err);
-    iter_status status = ITER_OK;
-    pthread_mutex_lock(&file->lock);
-    while (status == ITER_OK && *out_done < n) {
-        const uint64_t at = offset + *out_done;
-        status = load_block(file, at, err);
-        if (status < 0 || at >= file->block_at + file->block_n) break;
-        const size_t inside = (size_t)(at - file->block_at);
-        const size_t part = iter__min_size(n - *out_done, file->block_n - inside);
-        memcpy((uint8_t *)out + *out_done, file->block + inside, part);
-        *out_done += part;
-    }
-    pthread_mutex_unlock(&file->lock);
     return status;
 }
 

@@ -4,12 +4,12 @@
 
 #include "iter/remote/checksum.h"
 #include "iter/remote/client.h"
+#include "iter/remote/versions.h"
 
 #ifdef ITER_HAVE_REMOTE
 
 #include "iter/remote/curl_library.h"
 
-#define ITER_ETAG_BYTES   128
 #define ITER_REASON_BYTES 384
 #define ITER_WRONG_SUM    "the bytes do not have the checksum that the server gave"
 

@@ -266,6 +266,15 @@ void iter__path_look(const char *path, iter__entry *out) {
     }
 }
 
+iter_status iter__files_each(const char *path, uint64_t n, uint32_t most, iter__files_task *task,
+                             void *user, iter_error *err) {
+    iter__remote *remote = iter__remote_of(path);
+    if (remote) return iter__remote_each(remote, n, most, task, user, err);
+    for (uint64_t i = 0; i < n; i++)
+        ITER_TRY(task(user, i, err));
+    return ITER_OK;
+}
+
 static iter_status list_local(const char *folder, iter__folder_visit *visit, void *user,
                               iter_error *err) {
     DIR *dir = opendir(folder);

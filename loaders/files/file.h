@@ -51,6 +51,18 @@ void iter__path_look(const char *path, iter__entry *out);
 iter_status iter__folder_list(const char *folder, iter__folder_visit *visit, void *user,
                               iter_error *err);
 
+/* One turn of iter__files_each(). */
+typedef iter_status iter__files_task(void *user, uint64_t i, iter_error *err);
+
+/* Calls task(user, i) for each i < n, for n files of which `path` is one. If it is a URL, up to
+ * `most` turns run at a time, in threads; else one after the other. The error is that of the lowest
+ * i that failed, and those above it may not have run. */
+iter_status iter__files_each(const char *path, uint64_t n, uint32_t most, iter__files_task *task,
+                             void *user, iter_error *err);
+
+/* As many scans of files at a time, because each holds parts of its file. */
+#define ITER_FILES_SCANS 16
+
 /* The path as a dataset's file. */
 iter_file iter__file_entry(const char *path, uint64_t bytes);
 

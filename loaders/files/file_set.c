@@ -75,6 +75,49 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
     return ITER_OK;
 }
 
+#define UNSEEN  UINT64_MAX /* as the bytes of a file, until all were looked at */
+#define MISSING (UINT64_MAX - 1)
+#define NO_FILE (UINT64_MAX - 2)
+
+iter_status iter__file_set_add_unseen(iter__file_set *set, const char *path, iter_error *err) {
+    const uint64_t largest = set->largest;
+    ITER_TRY(iter__file_set_add(set, path, UNSEEN, err));
+    set->largest = largest;
+    set->n_unseen++;
+    return ITER_OK;
+}
+
+static iter_status look_at(void *user, uint64_t i, iter_error *err) {
+    iter_file *file = &((iter__file_set *)user)->files[i];
+    iter__entry found;
+    (void)err;
+    if (file->bytes != UNSEEN) return ITER_OK;
+    iter__path_look(file->path, &found);
+    file->bytes = found.kind == ITER_ENTRY_FILE ? found.bytes : found.reason ? MISSING : NO_FILE;
+    return ITER_OK;
+}
+
+iter_status iter__file_set_look(iter__file_set *set, iter_error *err) {
+    uint64_t first = 0;
+    if (set->n_unseen == 0) return ITER_OK;
+    while (set->files[first].bytes != UNSEEN)
+        first++;
+    ITER_TRY(iter__files_each(set->files[first].path, set->n, UINT32_MAX, look_at, set, err));
+    for (uint64_t i = first; i < set->n; i++) {
+        iter_file *file = &set->files[i];
+        const uint64_t bytes = file->bytes;
+        if (bytes >= NO_FILE) {
+            set->n_missing++;
+            file->bytes = 1;
+            if (bytes == NO_FILE) file->path = iter__file_set_text(set, file->path, "");
+            if (!file->path) return iter__fail(err, ITER_ENOMEM, "no memory for names of files");
+        }
+        set->largest = iter__max_u64(set->largest, file->bytes);
+    }
+    set->n_unseen = 0;
+    return ITER_OK;
+}
+
 /* A FIFO or a device must not be opened: that might block or act on the device. So its name gets a
  * slash at the end, which only a folder may have: its read fails with ENOTDIR, a folder's with
  * EISDIR. */
@@ -114,7 +157,11 @@ static int by_folder_and_name(const void *a, const void *b) {
 }
 
 void iter__file_set_sort(iter__file_set *set, uint64_t first) {
-    if (set->n > first)
+    /* Lists of S3 mostly are sorted, and a sort takes memory for as many files again. */
+    uint64_t i = first + 1;
+    while (i < set->n && by_folder_and_name(&set->files[i - 1], &set->files[i]) <= 0)
+        i++;
+    if (i < set->n)
         qsort(set->files + first, (size_t)(set->n - first), sizeof(*set->files),
               by_folder_and_name);
 }

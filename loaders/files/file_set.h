@@ -1,4 +1,4 @@
-/* file_set.h - many files by name and size: 17 bytes each beside the name itself. */
+/* file_set.h - many files by name and size: 25 bytes each beside the name itself. */
 #ifndef ITER_LOADERS_FILES_FILE_SET_H
 #define ITER_LOADERS_FILES_FILE_SET_H
 
@@ -12,6 +12,7 @@ typedef struct iter__file_set {
     iter_file *files;
     uint64_t n, capacity;
     uint64_t largest;         /* bytes */
+    uint64_t n_unseen;        /* of the n; 0 but between the two calls that look */
     uint64_t n_missing;       /* of the n; includes those that are no regular files */
     iter__text_block *blocks; /* the names */
 } iter__file_set;
@@ -28,6 +29,13 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
  * byte: its read fails and says why. Errors: ENOMEM. */
 iter_status iter__file_set_add_found(iter__file_set *set, const char *path,
                                      const iter__entry *found, iter_error *err);
+
+/* Appends a file that iter__file_set_look() looks at. Errors: ENOMEM. */
+iter_status iter__file_set_add_unseen(iter__file_set *set, const char *path, iter_error *err);
+
+/* Looks at all files that were added so, URLs many at a time, as iter__file_set_add_found() has it.
+ * Errors: ENOMEM. */
+iter_status iter__file_set_look(iter__file_set *set, iter_error *err);
 
 /* Fails with EIO if every file is missing. The message has `of`, which names them, the first one,
  * the reason, and then `said`. */

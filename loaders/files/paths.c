@@ -72,10 +72,19 @@ typedef struct shards {
     const char *ending; /* of their names; or the pattern that they match */
 } shards;
 
+/* A list of objects has their sizes, so they need no look. */
+static iter_status add_listed(iter__paths *paths, const char *folder, const iter__entry *entry,
+                              iter_error *err) {
+    char *path = iter__path_join(folder, entry->name);
+    if (path && entry->kind == ITER_ENTRY_FILE)
+        iter__remote_saw(iter__remote_of(path), path, entry->bytes);
+    return iter__paths_add(paths, path, err);
+}
+
 static iter_status add_shard(void *user, const iter__entry *entry, iter_error *err) {
     const shards *s = user;
     if (!ends_with(entry->name, s->ending)) return ITER_OK;
-    return iter__paths_add(s->paths, iter__path_join(s->folder, entry->name), err);
+    return add_listed(s->paths, s->folder, entry, err);
 }
 
 static iter_status add_folder(iter__paths *paths, const char *folder, const char *ending,
@@ -95,7 +104,7 @@ static iter_status add_match(void *user, const iter__entry *entry, iter_error *e
     if (entry->kind != ITER_ENTRY_FILE || ends_with(entry->name, ITER_INDEX_ENDING) ||
         fnmatch(s->ending, entry->name, FNM_PERIOD) != 0)
         return ITER_OK;
-    return iter__paths_add(s->paths, iter__path_join(s->folder, entry->name), err);
+    return add_listed(s->paths, s->folder, entry, err);
 }
 
 static iter_status add_remote_matches(iter__paths *paths, const char *pattern, iter_error *err) {
@@ -270,5 +279,10 @@ iter_status iter__paths_expand(const char *path, const char *ending, iter__paths
     if (strlen(path) > PATH_MAX_BYTES)
         return iter__fail(err, ITER_EINVAL, "a path of %zu bytes is too long", strlen(path));
     if (!iter__url_is(path) && iter__path_exists(path)) return add_plain(out, path, ending, err);
-    return expand(out, path, ending, 0, err);
+    const uint64_t first = out->n;
+    ITER_TRY(expand(out, path, ending, 0, err));
+    if (out->n > first)
+        iter__remote_look_ahead(iter__remote_of(out->names[first]),
+                                (const char *const *)out->names + first, out->n - first);
+    return ITER_OK;
 }

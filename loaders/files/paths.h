@@ -15,6 +15,7 @@ typedef struct iter__paths {
  * "{a,b}" and "{000..012}" are expanded in the order written, and "*", "?" and "[...]" in each
  * result, sorted as bytes (without the library's own FILE.iteridx). A folder means its files that
  * end with `ending`, sorted. A name without a pattern is not checked: opening it fails later.
+ * URLs are looked at, many at a time, so that a look at each has its answer then.
  * Errors: EIO (nothing matches; a folder that cannot be read), EINVAL (a range too large), ENOMEM.
  * `out` must be freed after an error, too. */
 iter_status iter__paths_expand(const char *path, const char *ending, iter__paths *out,

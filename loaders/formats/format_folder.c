@@ -26,6 +26,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "iter/remote/client.h"
 #include "iter/spec/suggest.h"
 #include "loaders/decoders/image.h"
 #include "loaders/files/file.h"
@@ -34,8 +35,9 @@
 #include "loaders/formats/image_list.h"
 #include "loaders/formats/shape.h"
 
-#define DEPTH_MAX  32 /* of folders; links may form circles */
-#define LABELS_MAX 255
+#define DEPTH_MAX   32 /* of folders; links may form circles */
+#define LABELS_MAX  255
+#define LISTS_AHEAD 128 /* folders elsewhere whose names are kept at a time */
 
 typedef struct folder_options {
     iter_image_options image;
@@ -144,6 +146,21 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Lists the folders of the next classes, if they are URLs. */
+static iter_status list_ahead(const folder_state *s, const char *path, uint64_t first,
+                              iter_error *err) {
+    char *folders[LISTS_AHEAD] = {NULL};
+    uint64_t n = 0;
+    bool ok = true;
+    iter__remote *remote = iter__remote_of(path);
+    for (; remote && ok && n < LISTS_AHEAD && first + n < s->classes.n; n++)
+        ok = (folders[n] = iter__path_join(path, s->classes.names[first + n])) != NULL;
+    if (ok) iter__remote_list_ahead(remote, (const char *const *)folders, n);
+    for (uint64_t i = 0; i < n; i++)
+        iter__free(folders[i]);
+    return ok ? ITER_OK : no_names(path, err);
+}
+
 static iter_status add_folder(folder_state *s, const char *path, const folder_options *o,
                               iter_error *err) {
     if (!o->labels) {
@@ -164,6 +181,7 @@ static iter_status add_folder(folder_state *s, const char *path, const folder_op
     }
     for (uint64_t c = 0; c < s->classes.n; c++) {
         const uint64_t first = s->list.files.n;
+        if (c % LISTS_AHEAD == 0) ITER_TRY(list_ahead(s, path, c, err));
         char *folder = iter__path_join(path, s->classes.names[c]);
         if (!folder) return no_names(path, err);
         const iter_status status = add_images(s, folder, 1, o, err);

@@ -41,7 +41,7 @@ typedef struct recordio_options {
     iter_image_options image;
     const char *idx;
     bool save_idx;
-    bool index_cache;
+    int32_t index_cache;
     bool header;
     int32_t decode;
     int32_t label_i32;
@@ -56,8 +56,7 @@ static const iter_option option_rows[] = {
         recordio_options, idx, 0),
     ITER_ROW_BOOL("save-idx", "write the .idx beside a .rec that has none", recordio_options,
                   save_idx),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP " if there is no .idx", recordio_options,
-                  index_cache),
+    ITER_INDEX_OPTION_ROW(recordio_options, index_cache),
     ITER_ROW_INT("label-width", "labels a record; 0 = as many as the first one has",
                  recordio_options, label_width, 0, LABELS_MAX, 0),
     ITER_ROW_INT("objects",
@@ -105,34 +104,43 @@ static char *index_of(const char *rec, const recordio_options *o) {
     return o->idx && strcmp(o->idx, "none") != 0 ? iter__strdup(o->idx) : beside(rec);
 }
 
-static iter_status cached_file(recordio_state *s, iter_error *err) {
+static iter_status cached_file(iter__span_set *records, iter_error *err) {
     iter__index_cache cache = {
         .kind = ITER_INDEX_RECORDIO, .min_bytes = ITER_RECORD_HEAD, .align = 4};
     bool there = false;
-    iter_status status = iter__index_cache_load(&cache, &s->records, &there, err);
+    iter_status status = iter__index_cache_load(&cache, records, &there, err);
     if (status == ITER_OK && !there) {
-        status = iter__record_index_scan(&s->records, err);
-        if (status == ITER_OK) status = iter__index_cache_save(&cache, &s->records, err);
+        status = iter__record_index_scan(records, err);
+        if (status == ITER_OK) status = iter__index_cache_save(&cache, records, err);
     }
     iter__index_cache_free(&cache);
     return status;
 }
 
+typedef struct filling {
+    const recordio_options *options;
+    bool *by_index; /* [n]: the file has an .idx */
+} filling;
+
 /* Adds the records of the next file, from its index or by a scan. */
-static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
-    const char *rec = s->records.files[s->records.n_done].path;
+static iter_status add_file(void *user, iter__span_set *records, uint64_t f, iter_error *err) {
+    const filling *filled = user;
+    const recordio_options *o = filled->options;
+    const iter_file *file = &records->files[records->n_done];
+    const char *rec = file->path;
     const bool none = o->idx && strcmp(o->idx, "none") == 0;
     char *idx = index_of(rec, o);
     if (!idx) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", rec);
 
     iter_status status;
     if (!none && (o->idx || iter__path_exists(idx))) {
-        status = iter__record_index_load(&s->records, idx, err);
-        s->by_index = true;
+        status = iter__record_index_load(records, idx, err);
+        filled->by_index[f] = true;
     } else {
-        status = o->index_cache ? cached_file(s, err) : iter__record_index_scan(&s->records, err);
-        if (status == ITER_OK && o->save_idx)
-            status = iter__record_index_save(&s->records, idx, err);
+        status = iter__index_cache_wanted(o->index_cache, file)
+                     ? cached_file(records, err)
+                     : iter__record_index_scan(records, err);
+        if (status == ITER_OK && o->save_idx) status = iter__record_index_save(records, idx, err);
     }
     iter__free(idx);
     return status;
@@ -146,8 +154,13 @@ static iter_status add_files(recordio_state *s, const char *path, const recordio
         return iter__fail(err, ITER_EINVAL, "%s: names %" PRIu64 " files, idx=%s is for one", path,
                           n, o->idx);
     }
+    filling filled = {.options = o, .by_index = iter__alloc((size_t)n, sizeof(bool))};
+    if (!filled.by_index) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
+    const iter_status status = iter__span_set_fill_all(&s->records, add_file, &filled, err);
     for (uint64_t f = 0; f < n; f++)
-        ITER_TRY(add_file(s, o, err));
+        s->by_index |= filled.by_index[f];
+    iter__free(filled.by_index);
+    ITER_TRY(status);
     iter__span_set_trim(&s->records);
     if (iter__span_set_count(&s->records) == 0)
         return iter__fail(err, ITER_EFORMAT, "%s: holds no records", path);

@@ -36,7 +36,7 @@
 typedef struct tar_options {
     iter_image_options image;
     const char *fields;
-    bool index_cache;
+    int32_t index_cache;
 } tar_options;
 
 static const iter_option option_rows[] = {
@@ -44,7 +44,7 @@ static const iter_option option_rows[] = {
                     "what a sample is made of, by endings, between ','; a;b = either; json:KEY = a "
                     "number in it",
                     tar_options, fields, 0),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, tar_options, index_cache),
+    ITER_INDEX_OPTION_ROW(tar_options, index_cache),
     ITER_IMAGE_OPTION_ROWS(tar_options, image),
     ITER_ROW_END,
 };
@@ -69,11 +69,12 @@ typedef struct found {
 
 /* The walk through one archive. */
 typedef struct walk {
+    iter__span_set *samples;
     iter__tar tar;
     iter__window window;
     char key[ITER_TAR_NAME_MAX]; /* of the current sample; "" = none yet */
     uint64_t start;              /* of the current sample */
-    found here, all;             /* in this archive, in all so far */
+    found here;
 } walk;
 
 static void tar_close(void *state) {
@@ -173,7 +174,7 @@ static void book_member(const tar_state *s, walk *w, const char *field) {
 }
 
 /* Handles the current member: the next one of a sample, the first of one, or of none. */
-static iter_status add_member(tar_state *s, walk *w, iter_error *err) {
+static iter_status add_member(const tar_state *s, walk *w, iter_error *err) {
     size_t n_key = 0;
     const char *field =
         w->tar.regular || w->tar.link == '1' ? iter__tar_field(w->tar.name, &n_key) : NULL;
@@ -192,26 +193,26 @@ static iter_status add_member(tar_state *s, walk *w, iter_error *err) {
         begins = true;
     }
     if (begins) {
-        ITER_TRY(iter__span_set_add(&s->samples, w->start, err));
+        ITER_TRY(iter__span_set_add(w->samples, w->start, err));
         w->here.n_samples++;
     }
     book_member(s, w, field);
     return ITER_OK;
 }
 
-static iter_status add_members(tar_state *s, walk *w, iter_error *err) {
+static iter_status add_members(const tar_state *s, walk *w, iter_error *err) {
     uint64_t end = 0; /* of the last member */
     for (;;) {
         const iter_status status = iter__tar_next(&w->tar, err);
         if (status < 0) return status;
-        if (status == ITER_END) return iter__span_set_end(&s->samples, end, err);
+        if (status == ITER_END) return iter__span_set_end(w->samples, end, err);
         ITER_TRY(add_member(s, w, err));
         end = w->tar.next;
     }
 }
 
-static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
-    const char *path = s->samples.files[s->samples.n_done].path;
+static iter_status scan_archive(const tar_state *s, walk *w, iter_error *err) {
+    const char *path = w->samples->files[w->samples->n_done].path;
     const uint8_t *p = NULL;
     size_t n = 0;
     w->key[0] = '\0';
@@ -265,18 +266,18 @@ static void get_notes(const tar_state *s, const uint64_t *notes, found *here) {
     }
 }
 
-static iter_status cached_archive(tar_state *s, walk *w, iter_error *err) {
+static iter_status cached_archive(const tar_state *s, walk *w, iter_error *err) {
     iter__index_cache cache = new_cache(s);
     bool there = false;
-    iter_status status = iter__index_cache_load(&cache, &s->samples, &there, err);
+    iter_status status = iter__index_cache_load(&cache, w->samples, &there, err);
     if (status == ITER_OK && there) {
-        const uint64_t *first = s->samples.first + s->samples.n_done;
+        const uint64_t *first = w->samples->first + w->samples->n_done;
         get_notes(s, cache.notes, &w->here);
         w->here.n_samples = first[0] - first[-1];
     } else if (status == ITER_OK) {
         status = scan_archive(s, w, err);
         put_notes(s, &w->here, cache.notes);
-        if (status == ITER_OK) status = iter__index_cache_save(&cache, &s->samples, err);
+        if (status == ITER_OK) status = iter__index_cache_save(&cache, w->samples, err);
     }
     iter__index_cache_free(&cache);
     return status;
@@ -284,20 +285,37 @@ static iter_status cached_archive(tar_state *s, walk *w, iter_error *err) {
 
 /* ---- all archives ---------------------------------------------------------------------------- */
 
-/* Adds the next archive. The first sample of all is that of the first archive that has samples. */
-static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_error *err) {
-    memset(&w->here, 0, sizeof(w->here));
-    ITER_TRY(index_cache ? cached_archive(s, w, err) : scan_archive(s, w, err));
-    if (w->all.n_samples == 0) {
-        w->all.has_image = w->here.has_image;
-        w->all.has_class = w->here.has_class;
+typedef struct filling {
+    const tar_state *state;
+    const tar_options *options;
+    found *found; /* [n], in each archive */
+} filling;
+
+static iter_status add_archive(void *user, iter__span_set *samples, uint64_t f, iter_error *err) {
+    const filling *filled = user;
+    const iter_file *file = &samples->files[samples->n_done];
+    walk *w = iter__alloc(1, sizeof(*w));
+    if (!w) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", file->path);
+    w->samples = samples;
+    const bool cached = iter__index_cache_wanted(filled->options->index_cache, file);
+    const iter_status status =
+        cached ? cached_archive(filled->state, w, err) : scan_archive(filled->state, w, err);
+    filled->found[f] = w->here;
+    iter__free(w);
+    return status;
+}
+
+/* Adds what an archive has. The first sample of all is that of the first archive that has any. */
+static void add_found(tar_state *s, const found *here, found *all) {
+    if (all->n_samples == 0) {
+        all->has_image = here->has_image;
+        all->has_class = here->has_class;
     }
-    w->all.has_others |= w->here.has_others;
-    w->all.n_samples += w->here.n_samples;
+    all->has_others |= here->has_others;
+    all->n_samples += here->n_samples;
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
-        if (w->here.largest[f] > s->largest[f]) s->largest[f] = w->here.largest[f];
+        if (here->largest[f] > s->largest[f]) s->largest[f] = here->largest[f];
     }
-    return ITER_OK;
 }
 
 /* Takes the fields of the first sample. */
@@ -324,15 +342,18 @@ static iter_status add_archives(tar_state *s, const char *path, const tar_option
                                 iter_error *err) {
     ITER_TRY(iter__span_set_open(&s->samples, path, ".tar", err));
     if (o->fields) ITER_TRY(read_fields(s, o->fields, err));
-    walk *w = iter__alloc(1, sizeof(*w));
-    if (!w) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
-    iter_status status = ITER_OK;
-    for (uint64_t f = 0; f < s->samples.paths.n && status == ITER_OK; f++)
-        status = add_archive(s, w, o->index_cache, err);
+    const uint64_t n = s->samples.paths.n;
+    filling filled = {.state = s, .options = o};
+    found all = {.n_samples = 0};
+    filled.found = iter__alloc((size_t)n, sizeof(*filled.found));
+    if (!filled.found) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
+    iter_status status = iter__span_set_fill_all(&s->samples, add_archive, &filled, err);
+    for (uint64_t f = 0; f < n; f++)
+        add_found(s, &filled.found[f], &all);
+    iter__free(filled.found);
     if (status == ITER_OK && iter__span_set_count(&s->samples) == 0)
-        status = no_samples(s, &w->all, path, err);
-    if (status == ITER_OK && !o->fields) status = usual_fields(s, &w->all, err);
-    iter__free(w);
+        status = no_samples(s, &all, path, err);
+    if (status == ITER_OK && !o->fields) status = usual_fields(s, &all, err);
     iter__span_set_trim(&s->samples);
     return status;
 }

@@ -30,7 +30,7 @@
 typedef struct tfrecord_options {
     iter_image_options image;
     const char *fields;
-    bool index_cache;
+    int32_t index_cache;
 } tfrecord_options;
 
 static const iter_option option_rows[] = {
@@ -38,7 +38,7 @@ static const iter_option option_rows[] = {
                     "NAME:FEATURE of a tf.Example, between ','; its kind may follow: image, bytes, "
                     "i64, f32, i64x3 = three of them, i64* = any number, i64*9 = at most 9",
                     tfrecord_options, fields, 0),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, tfrecord_options, index_cache),
+    ITER_INDEX_OPTION_ROW(tfrecord_options, index_cache),
     ITER_IMAGE_OPTION_ROWS(tfrecord_options, image),
     ITER_ROW_END,
 };
@@ -169,11 +169,18 @@ static iter_status cached_file(iter__span_set *records, iter_error *err) {
     return status;
 }
 
-static iter_status add_files(tfrecord_state *s, const char *path, bool index_cache,
+static iter_status add_file(void *user, iter__span_set *records, uint64_t f, iter_error *err) {
+    const tfrecord_options *o = user;
+    (void)f;
+    return iter__index_cache_wanted(o->index_cache, &records->files[records->n_done])
+               ? cached_file(records, err)
+               : scan_file(records, err);
+}
+
+static iter_status add_files(tfrecord_state *s, const char *path, const tfrecord_options *o,
                              iter_error *err) {
     ITER_TRY(iter__span_set_open(&s->records, path, ".tfrecord", err));
-    for (uint64_t f = 0; f < s->records.paths.n; f++)
-        ITER_TRY(index_cache ? cached_file(&s->records, err) : scan_file(&s->records, err));
+    ITER_TRY(iter__span_set_fill_all(&s->records, add_file, (void *)o, err));
     iter__span_set_trim(&s->records);
     if (iter__span_set_count(&s->records) > 0) return ITER_OK;
     return iter__fail(err, ITER_EFORMAT, "%s: holds no records", path);
@@ -281,7 +288,7 @@ static iter_status open_all(tfrecord_state *s, const char *path, const tfrecord_
     iter__tfrecord_rule_init(&s->rule, &o->image);
     const iter_status status = read_fields(s, o->fields, err);
     if (status < 0) return iter__fail_in(err, status, "%s", path);
-    ITER_TRY(add_files(s, path, o->index_cache, err));
+    ITER_TRY(add_files(s, path, o, err));
     ITER_TRY(guess_kinds(s, err));
     for (int32_t f = 0; f < s->rule.n_fields; f++)
         describe_field(s, f, &out->fields[f]);

@@ -22,6 +22,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "iter/remote/url.h"
 #include "iter/spec/options.h"
 #include "loaders/files/file.h"
 
@@ -543,6 +544,7 @@ static iter_status add_row(reader *r, iter_error *err) {
     iter__entry found;
     const char *path = iter__file_set_text(&list->files, r->folder, r->cells[r->path_cell]);
     if (!path) return no_memory(r, err);
+    if (iter__url_is(path)) return iter__file_set_add_unseen(&list->files, path, err);
     iter__path_look(path, &found);
     return iter__file_set_add_found(&list->files, path, &found, err);
 }
@@ -556,6 +558,7 @@ static iter_status read_rows(reader *r, iter_error *err) {
     }
     if (r->list->files.n == 0) return iter__fail(err, ITER_EFORMAT, "%s: names no file", r->path);
     if (r->options->items) return ITER_OK;
+    ITER_TRY(iter__file_set_look(&r->list->files, err));
     char said[256];
     (void)snprintf(said, sizeof(said), "; names are relative to %s%.160s",
                    r->options->root ? "root=" : "the list's folder, or to root=",

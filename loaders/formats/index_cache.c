@@ -10,6 +10,9 @@
  * file changes twice within one tick of the clock, its mtime stays the same; git calls such a file
  * racy. So a file is not cached until it has been left alone for a moment.
  *
+ * A file that lies elsewhere has its ETag instead of a time, and no place of it is compared: that
+ * would be eight requests. An ETag changes with the bytes.
+ *
  * Source: git, Documentation/technical/racy-git.txt.
  */
 #include "loaders/formats/index_cache.h"
@@ -23,6 +26,9 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "iter/remote/client.h"
+#include "iter/remote/url.h"
 #include "loaders/files/byte_order.h"
 #include "loaders/files/file.h"
 
@@ -74,10 +80,12 @@ static bool is_settled(int64_t mtime_ns) {
 static iter_status take_stamp(const char *path, iter__index_stamp *out, iter_error *err) {
     iter__data_file file;
     ITER_TRY(iter__file_open(path, &file, err));
-    const iter_status status = crc_of_places(&file, &out->places, err);
+    iter_status status = ITER_OK;
+    out->places = 0;
+    if (!file.remote) status = crc_of_places(&file, &out->places, err);
     out->bytes = file.bytes;
     out->mtime_ns = file.mtime_ns;
-    out->settled = is_settled(out->mtime_ns);
+    out->settled = file.remote || is_settled(out->mtime_ns);
     iter__file_close(&file);
     return status;
 }
@@ -199,11 +207,51 @@ static iter_status write_cache(const iter__index_cache *cache, const uint64_t *o
 
 /* ---- functions of index_cache.h -------------------------------------------------------------- */
 
+/* What tells the indexes of one object apart. */
+static uint64_t what_of(const iter__index_cache *cache) {
+    return iter__fnv1a_u64(iter__fnv1a_u64(ITER_FNV_START, cache->kind), cache->options) >> 1;
+}
+
+static iter_status load_remote(iter__index_cache *cache, iter__span_set *set, bool *out_found,
+                               iter_error *err) {
+    const iter_file *data = &set->files[set->n_done];
+    iter__data_file file = {.path = data->path};
+    if (!iter__remote_has_cache(data->place))
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: index-cache=yes of a URL wants a folder, which cache= names",
+                          data->path);
+    ITER_TRY(take_stamp(data->path, &cache->stamp, err));
+    file.fd = iter__remote_kept_open(data->place, data->path, what_of(cache), &file.bytes);
+    if (file.fd < 0) return ITER_OK;
+    iter_status status = ITER_OK;
+    if (cache->stamp.bytes == data->bytes) status = read_cache(cache, set, &file, out_found, err);
+    iter__file_close(&file);
+    return status;
+}
+
+/* What cannot be written is not kept, as it is with blocks. */
+static void save_remote(const iter__index_cache *cache, const iter_file *data,
+                        const uint64_t *offsets, uint64_t n, uint8_t *buffer) {
+    iter__new_file file = {.path = data->path, .fd = -1};
+    iter__remote_keeping *keeping = iter__remote_keep_begin(data->place, data->path, what_of(cache),
+                                                            HEADER_BYTES + 8 * n, &file.fd);
+    if (!keeping) return;
+    const iter_status status = write_cache(cache, offsets, n, &file, buffer, NULL);
+    iter__remote_keep_end(keeping, status == ITER_OK);
+}
+
+bool iter__index_cache_wanted(int32_t choice, const iter_file *file) {
+    enum { AUTO, YES, NO, ALSO_YES, ALSO_NO };
+    if (choice == AUTO) return iter__remote_has_cache(file->place);
+    return choice == YES || choice == ALSO_YES;
+}
+
 iter_status iter__index_cache_load(iter__index_cache *cache, iter__span_set *set, bool *out_found,
                                    iter_error *err) {
     const iter_file *data = &set->files[set->n_done];
     iter__data_file file;
     *out_found = false;
+    if (iter__url_is(data->path)) return load_remote(cache, set, out_found, err);
     cache->path = iter__strf("%s" ITER_INDEX_ENDING, data->path);
     if (!cache->path)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", data->path);
@@ -223,7 +271,13 @@ iter_status iter__index_cache_save(const iter__index_cache *cache, const iter__s
     iter__new_file file;
     if (!cache->stamp.settled || cache->stamp.bytes != set->files[f].bytes) return ITER_OK;
     uint8_t *buffer = iter__alloc(BUFFER_BYTES, 1);
-    if (!buffer) return iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", cache->path);
+    if (!buffer)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to write its index", set->files[f].path);
+    if (!cache->path) {
+        save_remote(cache, &set->files[f], offsets, n, buffer);
+        iter__free(buffer);
+        return ITER_OK;
+    }
     iter_status status = iter__new_file_open(&file, cache->path, err);
     if (status == ITER_OK) {
         status = write_cache(cache, offsets, n, &file, buffer, err);

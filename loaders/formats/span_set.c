@@ -32,7 +32,7 @@ iter_status iter__span_set_reserve(iter__span_set *set, uint64_t n, iter_error *
                             : iter__realloc(set->offsets, (size_t)capacity * sizeof(*offsets));
     if (!offsets) {
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for its index",
-                          set->paths.names[set->n_done]);
+                          set->files[set->n_done].path);
     }
     set->offsets = offsets;
     set->capacity = capacity;
@@ -55,6 +55,63 @@ iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *er
     set->n++;
     set->n_done++;
     set->first[set->n_done] = set->n - set->n_done;
+    return ITER_OK;
+}
+
+/* A file of the set, as a set of its own. */
+typedef struct part {
+    iter__span_set set;
+    uint64_t first[2];
+} part;
+
+typedef struct parts {
+    const iter__span_set *set;
+    part *parts;
+    iter__span_set_fill *fill;
+    void *user;
+} parts;
+
+static iter_status fill_part(void *user, uint64_t f, iter_error *err) {
+    const parts *p = user;
+    part *one = &p->parts[f];
+    one->set.files = p->set->files + f;
+    one->set.first = one->first;
+    return p->fill(p->user, &one->set, f, err);
+}
+
+/* Appends a part that was filled. */
+static iter_status append(iter__span_set *set, const iter__span_set *from, iter_error *err) {
+    ITER_TRY(iter__span_set_reserve(set, from->n, err));
+    memcpy(set->offsets + set->n, from->offsets, (size_t)from->n * sizeof(*from->offsets));
+    set->n += from->n;
+    set->n_done++;
+    set->first[set->n_done] = set->n - set->n_done;
+    if (from->largest > set->largest) set->largest = from->largest;
+    return ITER_OK;
+}
+
+static iter_status fill_parts(iter__span_set *set, iter__span_set_fill *fill, void *user,
+                              iter_error *err) {
+    const uint64_t n = set->paths.n;
+    parts p = {.set = set, .fill = fill, .user = user};
+    p.parts = iter__alloc((size_t)n, sizeof(*p.parts));
+    if (!p.parts)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its index", set->files[0].path);
+    iter_status status =
+        iter__files_each(set->files[0].path, n, ITER_FILES_SCANS, fill_part, &p, err);
+    for (uint64_t f = 0; f < n; f++) {
+        if (status == ITER_OK) status = append(set, &p.parts[f].set, err);
+        iter__free(p.parts[f].set.offsets);
+    }
+    iter__free(p.parts);
+    return status;
+}
+
+iter_status iter__span_set_fill_all(iter__span_set *set, iter__span_set_fill *fill, void *user,
+                                    iter_error *err) {
+    if (set->paths.n > 1 && set->files[0].place) return fill_parts(set, fill, user, err);
+    for (uint64_t f = 0; f < set->paths.n; f++)
+        ITER_TRY(fill(user, set, f, err));
     return ITER_OK;
 }
 

@@ -34,7 +34,7 @@ typedef struct csv_options {
     int32_t dtype, label_dtype;
     const char *shape, *missing;
     int64_t max_row;
-    bool index_cache;
+    int32_t index_cache;
 } csv_options;
 
 static const csv_options defaults = {.quotes = true, .max_row = (int64_t)ITER_ROW_BYTES_MAX};
@@ -63,7 +63,7 @@ static const iter_option option_rows[] = {
                     "empty columns and NA, N/A, nan, null in data: error, zero, nan, or a number",
                     csv_options, missing, 0),
     ITER_ROW_INT("max-row", ITER_ROW_MAX_ROW, csv_options, max_row, 16, 1 << 30, 0),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, csv_options, index_cache),
+    ITER_INDEX_OPTION_ROW(csv_options, index_cache),
     ITER_ROW_END,
 };
 

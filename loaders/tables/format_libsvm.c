@@ -29,7 +29,7 @@ typedef struct libsvm_options {
     int64_t base;
     int32_t dtype, label_dtype;
     int64_t max_row;
-    bool index_cache;
+    int32_t index_cache;
 } libsvm_options;
 
 static const libsvm_options defaults = {.base = 1, .max_row = (int64_t)ITER_ROW_BYTES_MAX};
@@ -45,7 +45,7 @@ static const iter_option option_rows[] = {
     ITER_ROW_DTYPE("label-dtype", "of label; default f32", libsvm_options, label_dtype, 0),
     ITER_ROW_INT("max-row", "bytes of a row; a longer one is a failed sample", libsvm_options,
                  max_row, 16, 1 << 30, 0),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, libsvm_options, index_cache),
+    ITER_INDEX_OPTION_ROW(libsvm_options, index_cache),
     ITER_ROW_END,
 };
 

@@ -29,7 +29,7 @@ typedef struct lines_options {
     const char *index, *vocab;
     iter__text_rule rule;
     int64_t max_row;
-    bool index_cache;
+    int32_t index_cache;
 } lines_options;
 
 static const lines_options defaults = {
@@ -60,7 +60,7 @@ static const lines_options defaults = {
                     "post|pre"), \
     ITER_ROW_INT("max-row", "bytes of a line; a longer one is a failed sample", lines_options, \
                  max_row, 16, 1 << 30, 0), \
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, lines_options, index_cache)
+    ITER_INDEX_OPTION_ROW(lines_options, index_cache)
 /* clang-format on */
 
 static const iter_option text_rows[] = {LINE_ROWS, ITER_ROW_END};

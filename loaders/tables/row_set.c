@@ -383,15 +383,53 @@ static iter_status cached_file(iter__row_set *set, uint32_t kind, iter_error *er
     return status;
 }
 
-iter_status iter__row_set_scan(iter__row_set *set, const iter__row_rule *rule, bool use_cache,
+typedef struct filling {
+    const iter__row_rule *rule;
+    int32_t index_cache;
+    uint32_t kind;
+    iter__row_set *found; /* [n]: the marks of each file */
+} filling;
+
+static iter_status add_file(void *user, iter__span_set *spans, uint64_t f, iter_error *err) {
+    const filling *filled = user;
+    iter__row_set *own = &filled->found[f];
+    const iter_file *file = &spans->files[spans->n_done];
+    own->rule = *filled->rule;
+    own->spans = *spans;
+    const iter_status status = iter__index_cache_wanted(filled->index_cache, file)
+                                   ? cached_file(own, filled->kind, err)
+                                   : scan_file(own, err);
+    *spans = own->spans;
+    return status;
+}
+
+/* Appends the marks of file `f`. */
+static iter_status add_marks(iter__row_set *set, const iter__row_set *found, uint64_t f,
+                             iter_error *err) {
+    set->first_mark[f] = set->n_marks;
+    for (uint64_t i = 0; i < found->n_marks; i++)
+        ITER_TRY(add_mark(set, found->marks[i].offset, found->marks[i].n_lines,
+                          set->spans.files[f].path, err));
+    set->first_mark[f + 1] = set->n_marks;
+    return ITER_OK;
+}
+
+iter_status iter__row_set_scan(iter__row_set *set, const iter__row_rule *rule, int32_t index_cache,
                                uint32_t kind, iter_error *err) {
     const uint64_t n = set->spans.paths.n;
+    filling filled = {.rule = rule, .index_cache = index_cache, .kind = kind};
+    filled.found = iter__alloc((size_t)n, sizeof(*filled.found));
+    if (!filled.found)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its index",
+                          set->spans.files[0].path);
     set->rule = *rule;
+    iter_status status = iter__span_set_fill_all(&set->spans, add_file, &filled, err);
     for (uint64_t f = 0; f < n; f++) {
-        set->first_mark[f] = set->n_marks;
-        ITER_TRY(use_cache ? cached_file(set, kind, err) : scan_file(set, err));
-        set->first_mark[f + 1] = set->n_marks;
+        if (status == ITER_OK) status = add_marks(set, &filled.found[f], f, err);
+        iter__free(filled.found[f].marks);
     }
+    iter__free(filled.found);
+    ITER_TRY(status);
     iter__span_set_trim(&set->spans);
     if (iter__span_set_count(&set->spans) > 0) return ITER_OK;
     return iter__fail(err, ITER_EFORMAT, "%s: %s no rows", set->spans.files[0].path,

@@ -50,7 +50,7 @@ iter_status iter__row_set_head(const iter__row_set *set, uint64_t f, const iter_
 
 /* Finds the rows of all files. Errors: EIO, EFORMAT (UTF-16; no rows), ENOMEM. `use_cache` keeps
  * the result beside each file, `kind` names it (index_cache.h). */
-iter_status iter__row_set_scan(iter__row_set *set, const iter__row_rule *rule, bool use_cache,
+iter_status iter__row_set_scan(iter__row_set *set, const iter__row_rule *rule, int32_t index_cache,
                                uint32_t kind, iter_error *err);
 
 /* The row's extent, at most max_bytes + 2 of it: so a decoder sees which rows are longer than
