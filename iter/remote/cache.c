@@ -36,8 +36,8 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/remote/digest.h"
 #include "iter/remote/open_blocks.h"
-#include "iter/remote/sha256.h"
 
 #define SHARDS    256
 #define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */

@@ -19,7 +19,6 @@
 #include <strings.h>
 #include <zlib.h>
 
-#include "iter/core/arith.h"
 #include "iter/core/crc32c.h"
 
 #define CODED_MAX 64 /* characters of a checksum */
@@ -155,33 +154,24 @@ static const iter__checksum_given *choose(const iter__checksum *sum, bool is_who
     return sum->is_unpacked ? NULL : &sum->of_object;
 }
 
-static const EVP_MD *digest_of(iter__checksum_kind kind) {
-    switch (kind) {
-    case ITER_CHECKSUM_SHA1: return EVP_sha1();
-    case ITER_CHECKSUM_SHA256: return EVP_sha256();
-    case ITER_CHECKSUM_MD5: return EVP_md5();
-    default: return NULL;
-    }
+static bool has_digest(const iter__checksum *sum) {
+    return sum->wanted.kind >= ITER_CHECKSUM_SHA1;
 }
 
-static void free_digest(iter__checksum *sum) {
-    EVP_MD_CTX_free(sum->digest);
-    sum->digest = NULL;
+static iter__digest_kind digest_of(iter__checksum_kind kind) {
+    switch (kind) {
+    case ITER_CHECKSUM_SHA1: return ITER_DIGEST_SHA1;
+    case ITER_CHECKSUM_SHA256: return ITER_DIGEST_SHA256;
+    default: return ITER_DIGEST_MD5;
+    }
 }
 
 void iter__checksum_begin(iter__checksum *sum, bool is_whole, const char *etag) {
     const iter__checksum_given *given = choose(sum, is_whole, etag);
-    free_digest(sum);
     sum->crc = 0;
     sum->wanted.kind = ITER_CHECKSUM_NONE;
-    if (!given || given->kind == ITER_CHECKSUM_NONE) return;
-    const EVP_MD *kind = digest_of(given->kind);
-    if (kind) {
-        sum->digest = EVP_MD_CTX_new();
-        /* A machine may forbid MD5. */
-        if (!sum->digest || EVP_DigestInit_ex(sum->digest, kind, NULL) != 1) return;
-    }
-    sum->wanted = *given;
+    if (given) sum->wanted = *given;
+    if (has_digest(sum)) iter__digest_begin(&sum->digest, digest_of(sum->wanted.kind));
 }
 
 void iter__checksum_add(iter__checksum *sum, const void *bytes, size_t n) {
@@ -189,22 +179,17 @@ void iter__checksum_add(iter__checksum *sum, const void *bytes, size_t n) {
     case ITER_CHECKSUM_NONE: return;
     case ITER_CHECKSUM_CRC32C: sum->crc = iter__crc32c_more(sum->crc, bytes, n); return;
     case ITER_CHECKSUM_CRC32: sum->crc = (uint32_t)crc32_z(sum->crc, bytes, n); return;
-    default: (void)EVP_DigestUpdate(sum->digest, bytes, n);
+    default: iter__digest_add(&sum->digest, bytes, n);
     }
 }
 
 bool iter__checksum_is_wrong(iter__checksum *sum) {
-    uint8_t is[EVP_MAX_MD_SIZE] = {(uint8_t)(sum->crc >> 24), (uint8_t)(sum->crc >> 16),
-                                   (uint8_t)(sum->crc >> 8), (uint8_t)sum->crc};
+    uint8_t is[ITER_CHECKSUM_BYTES] = {(uint8_t)(sum->crc >> 24), (uint8_t)(sum->crc >> 16),
+                                       (uint8_t)(sum->crc >> 8), (uint8_t)sum->crc};
     const iter__checksum_kind kind = sum->wanted.kind;
     if (kind == ITER_CHECKSUM_NONE) return false;
-    if (sum->digest && EVP_DigestFinal_ex(sum->digest, is, NULL) != 1) return false;
+    if (has_digest(sum)) iter__digest_end(&sum->digest, is);
     return memcmp(is, sum->wanted.bytes, bytes_of[kind]) != 0;
-}
-
-void iter__checksum_clear(iter__checksum *sum) {
-    free_digest(sum);
-    *sum = (iter__checksum){0};
 }
 
 #endif

@@ -9,9 +9,13 @@
 #ifndef ITER_REMOTE_CHECKSUM_H
 #define ITER_REMOTE_CHECKSUM_H
 
+#ifdef ITER_HAVE_REMOTE
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "iter/remote/digest.h"
 
 /* From the cheapest to the dearest. */
 typedef enum iter__checksum_kind {
@@ -42,21 +46,18 @@ typedef struct iter__checksum {
     /* Of the body: */
     iter__checksum_given wanted; /* kind NONE = nothing is compared */
     uint32_t crc;
-    void *digest; /* OpenSSL's */
+    iter__digest digest; /* of the kinds from SHA1 on */
 } iter__checksum;
 
 /* Takes a line of an answer's head; it has n bytes and no NUL. */
 void iter__checksum_header(iter__checksum *sum, const char *line, size_t n);
 
-/* The body begins. is_whole: it is the whole object. etag: of the object, or "". Without memory
- * nothing is compared. */
+/* The body begins. is_whole: it is the whole object. etag: of the object, or "". */
 void iter__checksum_begin(iter__checksum *sum, bool is_whole, const char *etag);
 void iter__checksum_add(iter__checksum *sum, const void *bytes, size_t n);
 
 /* Whether the body that ends now has another checksum than was given. */
 bool iter__checksum_is_wrong(iter__checksum *sum);
 
-/* Forgets the answer, and frees what begin() took. */
-void iter__checksum_clear(iter__checksum *sum);
-
+#endif
 #endif

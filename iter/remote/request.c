@@ -77,7 +77,7 @@ static void begin_answer(iter__request *r, long status) {
     r->n_body = 0;
     r->accepts = false;
     r->wait_ns = 0;
-    iter__checksum_clear(&r->sum);
+    r->sum = (iter__checksum){.crc = 0};
 }
 
 /* Retry-After: seconds, or a date. */
@@ -504,7 +504,6 @@ iter__request_end iter__request_judge(iter__remote *remote, iter__request *r, CU
     }
     const iter__request_end end = judge(remote, r, code);
     count(remote, r, end);
-    iter__checksum_clear(&r->sum);
     curl_slist_free_all(r->headers);
     r->headers = NULL;
     return end;

@@ -11,17 +11,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 
-#define HASH_TEXT   (2 * ITER_SHA256_BYTES + 1)
 #define STACK_BYTES 2048 /* a request that needs more takes memory */
-
-static void to_hex(const uint8_t hash[ITER_SHA256_BYTES], char out[HASH_TEXT]) {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < ITER_SHA256_BYTES; i++) {
-        out[2 * i] = digits[hash[i] >> 4];
-        out[2 * i + 1] = digits[hash[i] & 15];
-    }
-    out[HASH_TEXT - 1] = '\0';
-}
 
 iter_status iter__sigv4_key(const char *secret, const char *date, const char *region,
                             const char *service, uint8_t out[ITER_SHA256_BYTES], iter_error *err) {
@@ -97,9 +87,9 @@ static iter_status hash_request(const iter__sigv4_request *r, uint8_t out[ITER_S
 iter_status iter__sigv4_sign(const iter__sigv4_request *r, char *out, size_t capacity,
                              iter_error *err) {
     uint8_t mac[ITER_SHA256_BYTES];
-    char hash[HASH_TEXT], signature[HASH_TEXT], scope[160], stack[320];
+    char hash[ITER_SHA256_TEXT], signature[ITER_SHA256_TEXT], scope[160], stack[320];
     ITER_TRY(hash_request(r, mac, err));
-    to_hex(mac, hash);
+    iter__digest_text(mac, sizeof(mac), hash);
     const int n =
         snprintf(scope, sizeof(scope), "%.8s/%s/%s/aws4_request", r->time, r->region, r->service);
     if (n < 0 || (size_t)n >= sizeof(scope))
@@ -113,7 +103,7 @@ iter_status iter__sigv4_sign(const iter__sigv4_request *r, char *out, size_t cap
     put(&t, hash);
     if (t.n >= t.capacity) return iter__fail(err, ITER_EINVAL, "a request's time is too long");
     iter__hmac_sha256(r->key, ITER_SHA256_BYTES, t.at, t.n, mac);
-    to_hex(mac, signature);
+    iter__digest_text(mac, sizeof(mac), signature);
 
     text header = {.at = out, .capacity = capacity};
     put(&header, "AWS4-HMAC-SHA256 Credential=");

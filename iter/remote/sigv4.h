@@ -12,7 +12,7 @@
 
 #include <iter/status.h>
 
-#include "iter/remote/sha256.h"
+#include "iter/remote/digest.h"
 
 /* The payload hash of a request without a body. */
 #define ITER_SHA256_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -5,7 +5,7 @@
 #include <openssl/hmac.h>
 #include <string.h>
 
-#include "iter/remote/sha256.h"
+#include "iter/remote/digest.h"
 #include "iter/remote/sigv4.h"
 
 TestSuite(remote_hash);
