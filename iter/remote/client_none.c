@@ -1,5 +1,6 @@
-/* client_none.c - the calls of client.h in a build without libcurl: each says so. */
+/* client_none.c - the calls of client.h and upload.h in a build without libcurl: each says so. */
 #include "iter/remote/client.h"
+#include "iter/remote/upload.h"
 
 #ifndef ITER_HAVE_REMOTE
 
@@ -137,6 +138,33 @@ iter__remote_keeping *iter__remote_keep_begin(iter__remote *remote, const char *
 
 void iter__remote_keep_end(iter__remote_keeping *keeping, bool is_complete) {
     (void)keeping, (void)is_complete;
+}
+
+iter_status iter__upload_check(const char *url, iter_error *err) {
+    return absent(url, err);
+}
+
+iter_status iter__upload_open(iter__remote *remote, const char *url,
+                              const iter__upload_options *options, iter__upload **out,
+                              iter_error *err) {
+    (void)remote, (void)options;
+    *out = NULL;
+    return absent(url, err);
+}
+
+iter_status iter__upload_write(iter__upload *upload, const void *bytes, size_t n, iter_error *err) {
+    (void)upload, (void)bytes, (void)n;
+    return absent("remote", err);
+}
+
+iter_status iter__upload_finish(iter__upload *upload, iter_error *err) {
+    (void)upload;
+    return absent("remote", err);
+}
+
+iter_status iter__upload_close(iter__upload *upload, iter_status status, iter_error *err) {
+    (void)upload, (void)err;
+    return status;
 }
 
 #endif

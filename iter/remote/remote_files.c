@@ -22,10 +22,22 @@
 
 #define LIST_BYTES_MAX ((size_t)64 << 20) /* of a page, which has 1000 names */
 #define NANO           1000000000
+#define LOOK_NS        (NANO / 10) /* how often a pause is ended that shall end */
 
 static void sleep_ns(int64_t ns) {
     const struct timespec pause = {.tv_sec = (time_t)(ns / NANO), .tv_nsec = (long)(ns % NANO)};
     nanosleep(&pause, NULL);
+}
+
+static bool is_over(const iter__request *r) {
+    return r->is_over && r->is_over(r->over);
+}
+
+/* Pauses before the next try. */
+static void wait_for(const iter__request *r, int64_t ns) {
+    const int64_t until = iter__now_ns() + ns;
+    for (int64_t left = ns; left > 0 && !is_over(r); left = until - iter__now_ns())
+        sleep_ns(r->is_over ? iter__min_i64(left, LOOK_NS) : left);
 }
 
 static iter_status fail_request(const iter__request *r, unsigned n_tries, iter_error *err) {
@@ -39,7 +51,8 @@ static iter_status fail_request(const iter__request *r, unsigned n_tries, iter_e
 
 iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
                                  iter__request_rewind *rewind, unsigned n_before, iter_error *err) {
-    const int64_t until = iter__now_ns() + (n_before ? 0 : iter__remote_deadline_ns(remote));
+    const int64_t limit = n_before ? 0 : iter__remote_deadline_ns(remote);
+    int64_t until = iter__now_ns() + limit;
     r->easy = iter__remote_easy(remote);
     if (!r->easy) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a request", r->url);
     iter_status status = ITER_OK;
@@ -53,12 +66,15 @@ iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
         }
         const iter__request_end end = iter__request_judge(remote, r, curl_easy_perform(r->easy));
         if (end == ITER_REQUEST_DONE) break;
+        if (n == 1 && r->n_payload) until = iter__now_ns() + limit;
         const int64_t pause = iter__max_i64(iter__remote_pause_ns(n - 1), r->wait_ns);
-        if (end == ITER_REQUEST_FAILED || iter__now_ns() + pause > until) {
-            status = fail_request(r, n_before + n, err);
+        const bool last = end == ITER_REQUEST_FAILED || iter__now_ns() + pause > until;
+        if (!last) wait_for(r, pause);
+        if (last || is_over(r)) {
+            status = is_over(r) ? iter__fail(err, ITER_ECANCELED, "%s: canceled", r->url)
+                                : fail_request(r, n_before + n, err);
             break;
         }
-        sleep_ns(pause);
         if (rewind) rewind(r);
     }
     iter__remote_easy_back(remote, r->easy);

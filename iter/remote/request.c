@@ -25,6 +25,8 @@
 #define CONNECT_MS      10000L
 #define STALL_S         10L /* without STALL_BYTES a second it is a stall */
 #define STALL_BYTES     100L
+#define STALL_PUT_S     30L  /* a service answers after it has stored what it was sent */
+#define POST_S          600L /* a service may take minutes to put parts together */
 #define REDIRECTS_MAX   5L
 #define BUFFER_BYTES    (512L << 10)
 #define HEADERS_MAX     6
@@ -136,7 +138,7 @@ static void refuse(iter__request *r, const char *why) {
 /* Whether the body that begins now is what was asked for. If not, refuses it or keeps its first
  * bytes as the server's message. */
 static bool check_answer(iter__request *r) {
-    if (r->kind == ITER_REQUEST_LIST) return r->status == 200;
+    if (r->kind != ITER_REQUEST_RANGE) return r->status == 200;
     const bool whole = r->status == 200 && r->offset == 0 && r->total == r->size;
     if (r->status != 206 && r->status != 200) return false;
     if (r->wanted_etag[0] && r->etag[0] && strcmp(r->wanted_etag, r->etag) != 0) {
@@ -239,25 +241,36 @@ static bool wants_sum(const iter__request *r) {
     return r->kind == ITER_REQUEST_RANGE && r->is_whole;
 }
 
+static const char *method_of(const iter__request *r) {
+    switch (r->kind) {
+    case ITER_REQUEST_HEAD: return "HEAD";
+    case ITER_REQUEST_PUT: return "PUT";
+    case ITER_REQUEST_POST: return "POST";
+    case ITER_REQUEST_DELETE: return "DELETE";
+    default: return "GET";
+    }
+}
+
 static iter_status sign(const iter__remote *remote, iter__request *r, const iter__signer *signer,
                         const char *time, const char *host, const char *path, iter_error *err) {
     iter__sigv4_header headers[HEADERS_MAX];
+    const char *hash = r->payload_hash ? r->payload_hash : ITER_SHA256_EMPTY;
     int n = 0;
     char signature[SIGNATURE_BYTES];
     (void)remote;
     headers[n++] = (iter__sigv4_header){"host", host};
     if (wants_sum(r)) headers[n++] = (iter__sigv4_header){SUM_HEADER, "ENABLED"};
-    headers[n++] = (iter__sigv4_header){"x-amz-content-sha256", ITER_SHA256_EMPTY};
+    headers[n++] = (iter__sigv4_header){"x-amz-content-sha256", hash};
     headers[n++] = (iter__sigv4_header){"x-amz-date", time};
     if (signer->token[0])
         headers[n++] = (iter__sigv4_header){"x-amz-security-token", signer->token};
     const iter__sigv4_request request = {
-        .method = r->kind == ITER_REQUEST_HEAD ? "HEAD" : "GET",
+        .method = method_of(r),
         .path = path,
         .query = r->query ? r->query : "",
         .headers = headers,
         .n_headers = n,
-        .payload_hash = ITER_SHA256_EMPTY,
+        .payload_hash = hash,
         .time = time,
         .region = signer->region,
         .service = "s3",
@@ -341,6 +354,30 @@ static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error 
     return ITER_OK;
 }
 
+static int on_progress(void *user, curl_off_t all, curl_off_t now, curl_off_t all_up,
+                       curl_off_t now_up) {
+    const iter__request *r = user;
+    (void)all, (void)now, (void)all_up, (void)now_up;
+    return r->is_over(r->over);
+}
+
+/* What is sent, from the caller's memory. While a service works on a POST it may be silent, and a
+ * lost connection shows by TCP's own probes. */
+static bool set_payload(iter__request *r) {
+    CURL *easy = r->easy;
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method_of(r));
+    if (r->kind == ITER_REQUEST_DELETE) return true;
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_payload);
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->n_payload ? r->payload : "");
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, STALL_PUT_S);
+    if (r->kind == ITER_REQUEST_POST) {
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 0L);
+        curl_easy_setopt(easy, CURLOPT_TIMEOUT, POST_S);
+        curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    }
+    return add_header(r, "Content-Type: application/octet-stream");
+}
+
 static void set_common(const iter__remote *remote, iter__request *r) {
     CURL *easy = r->easy;
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -357,8 +394,16 @@ static void set_common(const iter__remote *remote, iter__request *r) {
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, r->curl_error);
     curl_easy_setopt(easy, CURLOPT_PRIVATE, r);
     curl_easy_setopt(easy, CURLOPT_NOBODY, r->kind == ITER_REQUEST_HEAD ? 1L : 0L);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, r->headers);
     if (remote->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, remote->ca_file);
+    if (!r->is_over) return;
+    curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(easy, CURLOPT_XFERINFODATA, r);
+}
+
+static bool sends(const iter__request *r) {
+    return r->kind == ITER_REQUEST_PUT || r->kind == ITER_REQUEST_POST ||
+           r->kind == ITER_REQUEST_DELETE;
 }
 
 /* The range, and the version that it must be of. If-Match is for strong ETags alone. For the whole
@@ -382,12 +427,15 @@ iter_status iter__request_begin(iter__remote *remote, iter__request *r, iter_err
         iter__url_is_s3(r->url) ? set_s3(remote, r, err) : set_plain(remote, r, err);
     if (status == ITER_OK && r->kind == ITER_REQUEST_RANGE && !set_range(remote, r))
         status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
+    set_common(remote, r);
+    if (status == ITER_OK && sends(r) && !set_payload(r))
+        status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
     if (status < 0) {
         curl_slist_free_all(r->headers);
         r->headers = NULL;
         return status;
     }
-    set_common(remote, r);
+    curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
     return ITER_OK;
 }
 
@@ -416,16 +464,23 @@ static void explain_status(iter__request *r) {
                    words_of(r->status), said[0] ? " (" : "", said, said[0] ? ")" : "");
 }
 
+static bool says(const iter__request *r, const char *code) {
+    return memmem(r->body, r->n_body, code, strlen(code)) != NULL;
+}
+
 static iter__request_end judge_status(iter__remote *remote, iter__request *r) {
     explain_status(r);
     r->throttled = r->status == 429 || r->status == 503;
     if (r->status == 429 || r->status >= 500 || r->status == 408) return ITER_REQUEST_AGAIN;
     if (r->region[0] && iter__url_is_s3(r->url) && iter__remote_move(remote, r->region))
         return ITER_REQUEST_AGAIN;
-    if ((r->status == 400 || r->status == 403) && memmem(r->body, r->n_body, "ExpiredToken", 12)) {
+    if ((r->status == 400 || r->status == 403) && says(r, "ExpiredToken")) {
         iter__remote_forget_credentials(remote);
         return ITER_REQUEST_AGAIN;
     }
+    /* What was sent arrived changed, or too slowly. */
+    if (r->status == 400 && (says(r, "XAmzContentSHA256Mismatch") || says(r, "RequestTimeout")))
+        return ITER_REQUEST_AGAIN;
     return ITER_REQUEST_FAILED;
 }
 
@@ -470,6 +525,7 @@ static iter__request_end judge(iter__remote *remote, iter__request *r, CURLcode 
         const bool no_head = code == CURLE_UNSUPPORTED_PROTOCOL && r->status == 0;
         return is_passing(code) || no_head ? ITER_REQUEST_AGAIN : ITER_REQUEST_FAILED;
     }
+    if (r->status == 204 && r->kind == ITER_REQUEST_DELETE) return ITER_REQUEST_DONE;
     if (r->status != 200 && r->status != 206) return judge_status(remote, r);
     if (r->kind != ITER_REQUEST_RANGE) return ITER_REQUEST_DONE;
     if (has_all(r)) return judge_sum(r);

@@ -20,7 +20,10 @@ typedef bool iter__request_sink(void *user, uint64_t at, const void *bytes, size
 typedef enum iter__request_kind {
     ITER_REQUEST_RANGE, /* GET of `size` bytes at `offset` */
     ITER_REQUEST_HEAD,
-    ITER_REQUEST_LIST /* GET of a bucket with `query` */
+    ITER_REQUEST_LIST, /* GET of a bucket with `query` */
+    ITER_REQUEST_PUT,  /* these three: s3 alone, with `query` and `payload` */
+    ITER_REQUEST_POST,
+    ITER_REQUEST_DELETE
 } iter__request_kind;
 
 typedef enum iter__request_end {
@@ -33,11 +36,17 @@ typedef struct iter__request {
     /* Set by the caller: */
     iter__request_kind kind;
     const char *url;   /* as the dataset names it; borrowed */
-    const char *query; /* LIST: encoded, sorted by name */
+    const char *query; /* encoded, sorted by name; NULL = none */
     uint64_t offset, size;
     bool is_whole; /* RANGE: this was all of the object when it was looked at */
     iter__request_sink *sink;
     void *user;
+    const void *payload; /* [n_payload], what is sent; borrowed */
+    size_t n_payload;
+    const char *payload_hash; /* SHA-256 in hexadecimal; NULL = nothing is sent */
+    /* Asked now and then by the thread that performs: true ends it with ECANCELED. NULL = never. */
+    bool (*is_over)(void *over);
+    void *over;
 
     /* Set while it runs: */
     CURL *easy;
@@ -78,8 +87,9 @@ iter__request_end iter__request_judge(iter__remote *remote, iter__request *reque
 typedef void iter__request_rewind(iter__request *request);
 
 /* Begins, performs and judges a request, again and again until it has its answer or the client's
- * deadline has passed; only once if it was tried `n_before` > 0 times already. Blocks. Errors: EIO
- * (URL, range, reason, number of tries), those of begin(). */
+ * deadline has passed; only once if it was tried `n_before` > 0 times already. With a payload the
+ * deadline counts from the end of the first try, since sending may take long. Blocks. Errors: EIO
+ * (URL, range, reason, number of tries), ECANCELED (is_over()), those of begin(). */
 iter_status iter__remote_perform(iter__remote *remote, iter__request *request,
                                  iter__request_rewind *rewind, unsigned n_before, iter_error *err);
 

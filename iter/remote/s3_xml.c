@@ -32,8 +32,9 @@ typedef struct reader {
     char names[DEPTH_MAX + 1][NAME_BYTES]; /* of the elements that are open */
     char value[VALUE_BYTES];               /* text of the innermost one */
     size_t n_value;
-    bool is_list, truncated;
+    bool is_list, is_complete, truncated;
     char key[VALUE_BYTES], etag[256], next[VALUE_BYTES];
+    char upload[VALUE_BYTES];
     uint64_t bytes;
     /* an error's */
     char code[128], message[512];
@@ -59,11 +60,12 @@ static void on_start(void *user, const XML_Char *name, const XML_Char **attribut
     reader *r = user;
     (void)attributes;
     if (++r->depth > DEPTH_MAX || strlen(name) >= NAME_BYTES) {
-        stop(r, iter__fail(r->err, ITER_EFORMAT, "an element <%.40s> that no list has", name));
+        stop(r, iter__fail(r->err, ITER_EFORMAT, "an element <%.40s> that no answer has", name));
         return;
     }
     strcpy(r->names[r->depth], name);
     if (r->depth == 1) r->is_list = strcmp(name, "ListBucketResult") == 0;
+    if (r->depth == 1) r->is_complete = strcmp(name, "CompleteMultipartUploadResult") == 0;
     if (strcmp(name, "Contents") == 0) {
         r->key[0] = r->etag[0] = '\0';
         r->bytes = 0;
@@ -127,6 +129,8 @@ static void on_end(void *user, const XML_Char *name) {
         r->truncated = strcmp(r->value, "true") == 0;
     } else if (is_at(r, 2, root, "NextContinuationToken")) {
         keep(r->next, sizeof(r->next), r);
+    } else if (is_at(r, 2, "InitiateMultipartUploadResult", "UploadId")) {
+        keep(r->upload, sizeof(r->upload), r);
     } else if (is_at(r, 2, "Error", "Code")) {
         keep(r->code, sizeof(r->code), r);
     } else if (is_at(r, 2, "Error", "Message")) {
@@ -146,7 +150,7 @@ static void on_doctype(void *user, const XML_Char *name, const XML_Char *system,
 
 static iter_status parse(reader *r, const char *xml, size_t n) {
     r->parser = XML_ParserCreate_MM(NULL, &memory, NULL);
-    if (!r->parser) return iter__fail(r->err, ITER_ENOMEM, "no memory to read a list");
+    if (!r->parser) return iter__fail(r->err, ITER_ENOMEM, "no memory to read an answer");
     XML_SetUserData(r->parser, r);
     XML_SetElementHandler(r->parser, on_start, on_end);
     XML_SetCharacterDataHandler(r->parser, on_text);
@@ -156,7 +160,7 @@ static iter_status parse(reader *r, const char *xml, size_t n) {
     const enum XML_Error why = XML_GetErrorCode(r->parser);
     if (parsed != XML_STATUS_OK && r->status == ITER_OK) {
         r->status = why == XML_ERROR_NO_MEMORY
-                        ? iter__fail(r->err, ITER_ENOMEM, "no memory to read a list")
+                        ? iter__fail(r->err, ITER_ENOMEM, "no memory to read an answer")
                         : iter__fail(r->err, ITER_EFORMAT, "line %lu: %s",
                                      (unsigned long)XML_GetCurrentLineNumber(r->parser),
                                      XML_ErrorString(why));
@@ -181,6 +185,48 @@ iter_status iter__s3_list_parse(const char *xml, size_t n, iter__s3_visit *visit
     if (status == ITER_OK && r->truncated) {
         *out_next = iter__strdup(r->next);
         if (!*out_next) status = iter__fail(err, ITER_ENOMEM, "no memory to read a list");
+    }
+    iter__free(r);
+    return status;
+}
+
+iter_status iter__s3_upload_parse(const char *xml, size_t n, char **out, iter_error *err) {
+    *out = NULL;
+    reader *r = iter__alloc(1, sizeof(*r));
+    if (!r) return iter__fail(err, ITER_ENOMEM, "no memory to read an answer");
+    r->err = err;
+    iter_status status = parse(r, xml, n);
+    if (status == ITER_OK && !r->upload[0])
+        status = iter__fail(err, ITER_EFORMAT, "the answer has no id of an upload");
+    if (status == ITER_OK) {
+        *out = iter__strdup(r->upload);
+        if (!*out) status = iter__fail(err, ITER_ENOMEM, "no memory to read an answer");
+    }
+    iter__free(r);
+    return status;
+}
+
+/* Errors of the service itself, rather than of what it was asked. */
+static bool passes(const char *code) {
+    static const char *const codes[] = {"InternalError", "ServiceUnavailable", "SlowDown",
+                                        "OperationAborted", "RequestTimeout"};
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        if (strcmp(code, codes[i]) == 0) return true;
+    }
+    return false;
+}
+
+iter_status iter__s3_complete_parse(const char *xml, size_t n, bool *out_passes, iter_error *err) {
+    *out_passes = false;
+    reader *r = iter__alloc(1, sizeof(*r));
+    if (!r) return iter__fail(err, ITER_ENOMEM, "no memory to read an answer");
+    r->err = err;
+    iter_status status = parse(r, xml, n);
+    if (status == ITER_OK && r->code[0]) {
+        *out_passes = passes(r->code);
+        status = iter__fail(err, ITER_EIO, "%s: %s", r->code, r->message);
+    } else if (status == ITER_OK && !r->is_complete) {
+        status = iter__fail(err, ITER_EFORMAT, "the answer does not say that it is complete");
     }
     iter__free(r);
     return status;

@@ -25,6 +25,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/remote/client.h"
+#include "iter/remote/upload.h"
 #include "iter/remote/url.h"
 
 #define BUFFER_BYTES   ((size_t)1 << 16)
@@ -423,9 +424,23 @@ void iter__input_close(iter__input *input) {
     iter__free(input);
 }
 
-iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err) {
+static iter_status open_upload(iter__new_file *file, const iter__upload_options *options,
+                               iter_error *err) {
+    iter__remote *remote;
+    if (!options)
+        return iter__fail(err, ITER_EUNSUPPORTED, "%s: this file is not written to URLs",
+                          file->path);
+    ITER_TRY(iter__remote_take(iter__remote_of(file->path), &remote, err));
+    const iter_status status = iter__upload_open(remote, file->path, options, &file->upload, err);
+    iter__remote_unref(remote);
+    return status;
+}
+
+iter_status iter__new_file_open(iter__new_file *file, const char *path,
+                                const iter__upload_options *upload, iter_error *err) {
     const char *base = iter__path_base(path);
     *file = (iter__new_file){.path = path, .fd = -1};
+    if (iter__url_is(path)) return open_upload(file, upload, err);
     for (int n = 0; file->fd < 0; n++) {
         file->other =
             iter__strf("%.*s.%s.%ld-%d.tmp", (int)(base - path), path, base, (long)getpid(), n);
@@ -445,6 +460,7 @@ iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_err
 iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
                                  iter_error *err) {
     const char *p = bytes;
+    if (file->upload) return iter__upload_write(file->upload, bytes, n, err);
     while (n > 0) {
         const ssize_t done = write(file->fd, p, iter__min_size(n, STEP_BYTES));
         if (done < 0 && errno == EINTR) continue;
@@ -455,7 +471,17 @@ iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, 
     return ITER_OK;
 }
 
+iter_status iter__new_file_finish(const iter__new_file *file, iter_error *err) {
+    if (file->upload) return iter__upload_finish(file->upload, err);
+    return fsync(file->fd) < 0 ? fail_os(err, file->path, errno) : ITER_OK;
+}
+
 iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err) {
+    if (file->upload) {
+        status = iter__upload_close(file->upload, status, err);
+        *file = (iter__new_file){.fd = -1};
+        return status;
+    }
     if (status == ITER_OK && fsync(file->fd) < 0) status = fail_os(err, file->path, errno);
     if (close(file->fd) < 0 && status == ITER_OK) status = fail_os(err, file->path, errno);
     if (status == ITER_OK && rename(file->other, file->path) < 0)

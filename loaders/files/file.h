@@ -2,8 +2,8 @@
  * file.h - files as formats read them during open: listed, checked, read whole, or read from the
  * beginning, gzip or not; and the few files that are written.
  *
- * A path is one of the file system, or a URL (<iter/remote/client.h>), except for files that are
- * written.
+ * A path is one of the file system, or a URL (<iter/remote/client.h>). To s3:// a file is written
+ * only if the caller says so, with options of the upload.
  *
  * Every message names the file and the reason. Short reads and EINTR are continued inside.
  */
@@ -116,25 +116,36 @@ uint64_t iter__input_most_bytes(const iter__input *input);
 /* NULL is ignored. */
 void iter__input_close(iter__input *input);
 
+struct iter__upload_options;
+
 /* A file that is written under another name, hidden and in the same folder, and renamed when it is
  * complete. So a reader sees either the old file or the new one, whatever else writes at the same
- * time. If the process is killed before, ".NAME.PID-N.tmp" stays. */
+ * time. If the process is killed before, ".NAME.PID-N.tmp" stays. An object of S3 is uploaded
+ * (<iter/remote/upload.h>), with the same promise. */
 typedef struct iter__new_file {
     const char *path; /* borrowed */
     char *other;
     int fd;
+    struct iter__upload *upload; /* of an object; `other` is NULL, fd -1 */
 } iter__new_file;
 
-/* Errors: EIO (the folder cannot be written to), ENOMEM. On an error there is nothing to close. */
-iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err);
+/* `upload` NULL = a path of the file system alone. A URL is written by this thread's client, or by
+ * one of its own. Errors: EIO (the folder cannot be written to), ENOMEM, those of
+ * iter__upload_open(). On an error there is nothing to close. */
+iter_status iter__new_file_open(iter__new_file *file, const char *path,
+                                const struct iter__upload_options *upload, iter_error *err);
 
-/* The next n bytes. Errors: EIO. */
+/* The next n bytes. Errors: EIO, those of iter__upload_write(). */
 iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
                                  iter_error *err);
 
+/* No bytes follow: syncs the file, or sends the rest of an upload's parts, so that little can fail
+ * in close(), which else does it. Errors: those of write(). */
+iter_status iter__new_file_finish(const iter__new_file *file, iter_error *err);
+
 /* Ends the file. `status` is that of the writing: if it is an error, the file is dropped, and
- * `status` is returned. Else the file is synced and renamed. Errors: EIO; the file is dropped
- * then. */
+ * `status` is returned. Else the file is synced and renamed. Errors: EIO, those of
+ * iter__upload_close(); the file is dropped then. */
 iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err);
 
 #endif

@@ -278,7 +278,7 @@ iter_status iter__index_cache_save(const iter__index_cache *cache, const iter__s
         iter__free(buffer);
         return ITER_OK;
     }
-    iter_status status = iter__new_file_open(&file, cache->path, err);
+    iter_status status = iter__new_file_open(&file, cache->path, NULL, err);
     if (status == ITER_OK) {
         status = write_cache(cache, offsets, n, &file, buffer, err);
         status = iter__new_file_close(&file, status, err);

@@ -243,7 +243,7 @@ iter_status iter__record_index_save(const iter__span_set *set, const char *idx, 
     iter__new_file file;
     char *buffer = iter__alloc(SAVE_BYTES, 1);
     if (!buffer) return iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", idx);
-    iter_status status = iter__new_file_open(&file, idx, err);
+    iter_status status = iter__new_file_open(&file, idx, NULL, err);
     if (status == ITER_OK)
         status = iter__new_file_close(&file, write_lines(set, &file, buffer, err), err);
     iter__free(buffer);

@@ -2,8 +2,9 @@
  * fuzz_remote_xml.c - any bytes as what a store or a service of keys answers.
  *
  * Input: the answer. Property: a list parses, or fails with EFORMAT and a reason; each entry has a
- * name, and a folder's ends with '/'. An error's words fit their place. Keys that are read are not
- * empty.
+ * name, and a folder's ends with '/'. An error's words fit their place. An upload has an id that is
+ * not empty, and it is complete, or not with a reason; no answer is both. Keys that are read are
+ * not empty.
  */
 #include <string.h>
 
@@ -24,8 +25,24 @@ static iter_status see(void *user, const iter__s3_entry *entry, iter_error *err)
     return ITER_OK;
 }
 
+static void see_upload(const char *xml, size_t size) {
+    iter_error err = {.status = ITER_OK};
+    char *id = NULL;
+    bool passes = false;
+    const iter_status begun = iter__s3_upload_parse(xml, size, &id, &err);
+    FUZZ_REQUIRE(begun == ITER_OK ? id && id[0] : begun == ITER_EFORMAT && !id && err.message[0]);
+    iter__free(id);
+    err = (iter_error){.status = ITER_OK};
+    const iter_status ended = iter__s3_complete_parse(xml, size, &passes, &err);
+    FUZZ_REQUIRE(ended == ITER_OK ||
+                 ((ended == ITER_EFORMAT || ended == ITER_EIO) && err.message[0]));
+    FUZZ_REQUIRE(!passes || ended == ITER_EIO);
+    FUZZ_REQUIRE(begun < 0 || ended < 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t n = 0;
+    see_upload((const char *)data, size);
     char *next = NULL, words[64];
     iter_error err = {.status = ITER_OK};
     const iter_status status = iter__s3_list_parse((const char *)data, size, see, &n, &next, &err);

@@ -1,5 +1,5 @@
-/* test_remote_parts.c - URLs, lists of objects, and keys from the places where programs of AWS keep
- * them. */
+/* test_remote_parts.c - URLs, lists of objects, answers to uploads, and keys from the places where
+ * programs of AWS keep them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "iter/remote/credentials.h"
 #include "iter/remote/s3_xml.h"
 #include "iter/remote/secrets.h"
+#include "iter/remote/upload.h"
 #include "iter/remote/url.h"
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
@@ -181,6 +182,106 @@ Test(remote_parts, errors) {
     cr_expect_str_eq(out, "");
     iter__s3_error_parse(xml, 30, out, sizeof(out)); /* cut */
     cr_expect_str_eq(out, "SlowDown");
+}
+
+/* ---- Uploads --------------------------------------------------------------------------------- */
+
+static iter_status upload_id(const char *xml, char **out, iter_error *err) {
+    memset(err, 0, sizeof(*err));
+    return iter__s3_upload_parse(xml, strlen(xml), out, err);
+}
+
+static iter_status complete(const char *xml, bool *passes, iter_error *err) {
+    memset(err, 0, sizeof(*err));
+    return iter__s3_complete_parse(xml, strlen(xml), passes, err);
+}
+
+#define UPLOAD_ANSWER                                                                          \
+    "<?xml version=\"1.0\"?>\n<InitiateMultipartUploadResult xmlns=\"http://x\">"              \
+    "<Bucket>b</Bucket><Key>UploadId</Key><UploadId>A.1&amp;-_</UploadId><ChecksumAlgorithm/>" \
+    "</InitiateMultipartUploadResult>"
+
+Test(remote_parts, upload_begins) {
+    iter_error err;
+    char *id;
+    cr_assert_eq(upload_id(UPLOAD_ANSWER, &id, &err), ITER_OK, "%s", err.message);
+    cr_expect_str_eq(id, "A.1&-_");
+    iter__free(id);
+    const char *const bad[] = {
+        "",
+        "<InitiateMultipartUploadResult><UploadId>a",
+        "<InitiateMultipartUploadResult/>",
+        "<InitiateMultipartUploadResult><UploadId></UploadId></InitiateMultipartUploadResult>",
+        "<Other><UploadId>a</UploadId></Other>",
+        "<InitiateMultipartUploadResult><x><UploadId>a</UploadId></x>"
+        "</InitiateMultipartUploadResult>"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_expect_eq(upload_id(bad[i], &id, &err), ITER_EFORMAT, "%s", bad[i]);
+        cr_expect(err.message[0] && !id, "%s", bad[i]);
+    }
+}
+
+Test(remote_parts, upload_without_memory) {
+    const long before = iter__alloc_live();
+    for (long n = 0;; n++) {
+        iter_error err;
+        char *id;
+        iter__alloc_fail_after = n;
+        const iter_status status = upload_id(UPLOAD_ANSWER, &id, &err);
+        iter__alloc_fail_after = -1;
+        cr_expect(status == ITER_OK || (status == ITER_ENOMEM && !id), "%ld: %s", n, err.message);
+        iter__free(id);
+        cr_expect_eq(iter__alloc_live(), before);
+        if (status == ITER_OK) break;
+    }
+}
+
+Test(remote_parts, upload_ends) {
+    iter_error err;
+    bool passes = true;
+    cr_expect_eq(complete("<?xml version=\"1.0\"?>\n \n<CompleteMultipartUploadResult>"
+                          "<Location>http://h</Location><ETag>&quot;1-2&quot;</ETag>"
+                          "</CompleteMultipartUploadResult>",
+                          &passes, &err),
+                 ITER_OK, "%s", err.message);
+    cr_expect_not(passes);
+    cr_expect_eq(complete("<?xml version=\"1.0\"?> <Error><Code>InternalError</Code>"
+                          "<Message>We met an error. Try again.</Message></Error>",
+                          &passes, &err),
+                 ITER_EIO);
+    cr_expect(passes);
+    cr_expect_str_eq(err.message, "InternalError: We met an error. Try again.");
+    cr_expect_eq(complete("<Error><Code>InvalidPart</Code></Error>", &passes, &err), ITER_EIO);
+    cr_expect_not(passes);
+    const char *const bad[] = {"", "   ", "<html/>", "<CompleteMultipartUploadResult>",
+                               "<Error><Code>SlowDown</Code>"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_expect_eq(complete(bad[i], &passes, &err), ITER_EFORMAT, "%s", bad[i]);
+        cr_expect(err.message[0] && !passes, "%s", bad[i]);
+    }
+}
+
+/* S3's limits: 10,000 parts of at most 5 GiB, an object of at most 5 TiB. */
+Test(remote_parts, upload_sizes) {
+    for (size_t first = ITER_PART_LEAST; first <= ITER_PART_BYTES_MAX; first *= 2) {
+        uint64_t all = 0;
+        for (uint32_t number = 1; number <= 10000; number++) {
+            const uint64_t bytes = iter__upload_part_bytes(first, number);
+            cr_expect(bytes >= first && bytes <= UINT64_C(5) << 30);
+            all += bytes;
+        }
+        cr_expect(all >= UINT64_C(5) << 40, "%llu", (unsigned long long)all);
+    }
+    cr_expect_eq(iter__upload_part_bytes(ITER_PART_BYTES, 100), ITER_PART_BYTES);
+}
+
+Test(remote_parts, upload_names) {
+    iter_error err;
+    cr_expect_eq(iter__upload_check("s3://b/k", &err), ITER_OK);
+    cr_expect_eq(iter__upload_check("https://h/k", &err), ITER_EUNSUPPORTED);
+    cr_expect_eq(iter__upload_check("s3://b", &err), ITER_EINVAL);
+    cr_expect_eq(iter__upload_check("s3:///k", &err), ITER_EINVAL);
+    cr_expect_eq(iter__upload_check("s3://b/folder/", &err), ITER_EINVAL);
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
