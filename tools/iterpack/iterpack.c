@@ -13,6 +13,8 @@
 
 #include <iter/version.h>
 
+#include "tools/iterpack/pack_remote.h"
+
 /* clang-format off */ /* a line of the help is a line here */
 static const char help[] =
     "iterpack: images to MXNet's .rec files\n"
@@ -31,9 +33,12 @@ static const char help[] =
     "      --skip                     leave out files that cannot be read, and report how many; "
     "may be\n"
     "                                 added when an interrupted run is resumed\n"
-    "      --restart                  discard the parts of an interrupted run\n"
+    "      --restart                  discard the parts of an interrupted run; at s3://, replace "
+    "what is\n"
+    "                                 there\n"
     "      --sync SECONDS             sync the packed records this often (default 10), or every 64 "
     "MiB\n"
+    "      --part-size MIB            of an upload to s3:// in parts, the first ones (default 8)\n"
     "      --resize N                 images whose short side is N, bilinear with antialias\n"
     "      --center-crop              the square in the middle, before the resize\n"
     "      --gray                     one channel\n"
@@ -55,6 +60,12 @@ static const char help[] =
     "interrupted run, from its last sync. Two runs cannot write one output at the same time: the "
     "second\n"
     "one fails, and names the first.\n"
+    "\n"
+    "Names of files and folders may be URLs: s3:// to read and to write, http:// and https:// to "
+    "read.\n"
+    "Keys, endpoint and region come from the environment, as AWS's programs take them. An upload "
+    "is\n"
+    "visible when it is complete; an interrupted one starts anew, and is not locked.\n"
     "\n"
     "Without --resize, --center-crop, --gray, --quality and --encoding, files are packed as they "
     "are:\n"
@@ -135,7 +146,7 @@ char *pack_text(const char *format, ...) {
 }
 
 char *pack_folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = memrchr(path, '/', pack_path_bytes(path));
     return slash ? pack_text("%.*s/", (int)(slash - path), path) : pack_text(".");
 }
 
@@ -221,7 +232,9 @@ static int run(int argc, char **argv) {
 
 /* If the output could not be written, the program has failed. */
 int main(int argc, char **argv) {
+    pack_remote_open(argc, argv);
     const int status = run(argc, argv);
+    pack_remote_close();
     const bool broken = ferror(stdout) != 0;
     if (fflush(stdout) != 0 || broken) {
         if (status == PACK_DONE) return pack_fail_os("standard output");

@@ -31,8 +31,8 @@ void pack_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *pack_memory(void *block, size_t n, size_t size);
 char *pack_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The folder of a file, as a path that can be opened: "a/" of "a/b", "." of "b". The caller frees
- * it. */
+/* The folder of a file or URL, as a path that can be opened: "a/" of "a/b", "." of "b". The caller
+ * frees it. */
 char *pack_folder_of(const char *path);
 /* Syncs the folder of a file, so that renames in it survive a crash. */
 int pack_sync_folder(const char *path);
@@ -80,11 +80,12 @@ void pack_warn_twice(const char *what, const uint64_t *ids, uint64_t n);
 
 /* ---- RecordIO -------------------------------------------------------------------------------- */
 
-/* A file that grows by records, with its own buffer. */
+/* A file or an object that grows by records, with its own buffer. */
 typedef struct pack_writer {
-    int fd;
+    int fd; /* -1 of an object */
     char *path;
-    uint64_t offset; /* of the next record */
+    iter__new_file object; /* at a URL */
+    uint64_t offset;       /* of the next record */
     uint8_t *buffer;
     size_t used;
     bool failed; /* a write failed, so the file's content is unknown */
@@ -99,6 +100,17 @@ int pack_writer_text(pack_writer *writer, const char *text, size_t n);
 /* Syncs everything to the disk. */
 int pack_writer_sync(pack_writer *writer);
 void pack_writer_close(pack_writer *writer);
+
+/* The same for an object at `url` (takes ownership), from its first byte. No reader sees it before
+ * pack_writer_publish(). Where it is interrupted, these and the functions above return
+ * PACK_INTERRUPTED, without a message. */
+int pack_writer_open_url(pack_writer *writer, char *url,
+                         const struct iter__upload_options *options);
+/* Sends all that was written. */
+int pack_writer_finish(pack_writer *writer);
+/* If `status` is PACK_DONE, the object is there after it; else it is dropped. Returns `status`, or
+ * why it failed. Does nothing if there is no object. */
+int pack_writer_publish(pack_writer *writer, int status);
 
 /* A file read record by record. */
 typedef struct pack_reader {

@@ -15,8 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "iter/core/alloc.h"
+#include "iter/remote/url.h"
+#include "tools/iterpack/pack_remote.h"
+
 #define PLACES     64
 #define THREAD_MAX 64
+#define AT_URLS    32 /* threads; each asks for a file's size, then for its bytes */
 
 typedef struct place {
     uint8_t *bytes;
@@ -61,29 +66,52 @@ static int read_fd(int fd, place *p) {
     }
 }
 
-static int read_file(const char *root, const char *name, place *p) {
-    char *path = name[0] == '/' || !*root ? pack_text("%s", name) : pack_text("%s/%s", root, name);
+static void read_local(const char *path, place *p) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int os_error = fd < 0 ? errno : read_fd(fd, p);
+    const int os_error = fd < 0 ? errno : read_fd(fd, p);
     if (fd >= 0) close(fd);
-    free(path);
-    return os_error;
+    if (os_error) snprintf(p->reason, sizeof(p->reason), "%s", strerror(os_error));
 }
 
-/* Fills the place. `image` belongs to the thread; if it is NULL, the place already has the
- * reason. */
-static void fill(pack_files *f, const char *name, pack_image *image, place *p) {
-    const uint8_t *bytes = NULL;
-    const int os_error = read_file(f->root, name, p);
-    p->warned = false;
-    if (os_error) {
-        snprintf(p->reason, sizeof(p->reason), "%s", strerror(os_error));
+static void read_url(const char *url, place *p) {
+    iter_error err = {.status = ITER_OK};
+    char *bytes = NULL;
+    size_t n = 0;
+    if (iter__file_load(url, UINT64_MAX, &bytes, &n, &err) < 0) {
+        snprintf(p->reason, sizeof(p->reason), "%s", err.message);
         return;
     }
-    if (f->images && !image) return;
+    room(p, n);
+    memcpy(p->bytes, bytes, n);
+    p->n = n;
+    iter__free(bytes);
+}
+
+/* Fills the place, or its reason. */
+static void read_file(const char *root, const char *name, place *p) {
+    char *path = iter__path_join(root, name);
     p->reason[0] = '\0';
-    if (!image) return;
+    if (!path) {
+        snprintf(p->reason, sizeof(p->reason), "no memory for its name");
+    } else if (iter__url_is(path)) {
+        read_url(path, p);
+    } else {
+        read_local(path, p);
+    }
+    iter__free(path);
+}
+
+/* Fills the place. `image` belongs to the thread; if it could not be made, `why` is the reason. */
+static void fill(pack_files *f, const char *name, pack_image *image, const char *why, place *p) {
+    const uint8_t *bytes = NULL;
     size_t n = 0;
+    read_file(f->root, name, p);
+    p->warned = false;
+    if (p->reason[0] || !f->images) return;
+    if (!image) {
+        snprintf(p->reason, sizeof(p->reason), "%s", why);
+        return;
+    }
     if (!pack_image_make(image, p->bytes, p->n, &bytes, &n, &p->warned, p->reason,
                          sizeof(p->reason)))
         return;
@@ -95,6 +123,8 @@ static void fill(pack_files *f, const char *name, pack_image *image, place *p) {
 static void *work(void *user) {
     pack_files *f = user;
     char reason[PACK_REASON_BYTES] = "";
+    iter__remote *remote;
+    pack_remote_enter(&remote);
     pack_image *image = f->images ? pack_image_start(f->images, reason, sizeof(reason)) : NULL;
     pthread_mutex_lock(&f->lock);
     while (!f->over && f->claimed < f->last) {
@@ -105,15 +135,22 @@ static void *work(void *user) {
         const uint64_t item = f->claimed++;
         place *p = &f->places[item % PLACES];
         pthread_mutex_unlock(&f->lock);
-        memcpy(p->reason, reason, sizeof(reason)); /* if the thread has no decoder */
-        fill(f, pack_list_path(f->list, item), image, p);
+        fill(f, pack_list_path(f->list, item), image, reason, p);
         pthread_mutex_lock(&f->lock);
         p->full = true;
         pthread_cond_broadcast(&f->changed);
     }
     pthread_mutex_unlock(&f->lock);
     pack_image_stop(image);
+    iter__remote_unref(remote);
     return NULL;
+}
+
+int64_t pack_files_threads(const char *root, bool makes) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (iter__url_is(root)) return AT_URLS;
+    if (!makes) return 4;
+    return cores < 1 ? 1 : cores > THREAD_MAX ? THREAD_MAX : cores;
 }
 
 pack_files *pack_files_start(const pack_list *list, uint64_t first, uint64_t last, const char *root,

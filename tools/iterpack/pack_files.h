@@ -17,8 +17,13 @@ typedef struct pack_file {
     bool warned;        /* its decoder warned, but went on */
 } pack_file;
 
-/* Starts reading the files of items [first, last), names relative to `root`, up to 62 files ahead.
- * `images` tells how to convert them; NULL = as they are. All arguments are borrowed. */
+/* How many threads: for a disk, few; if images are made (`makes`), as many as there are processors;
+ * at a URL, many, since each waits for its answer. */
+int64_t pack_files_threads(const char *root, bool makes);
+
+/* Starts reading the files of items [first, last), names relative to `root`, a folder or URL, up
+ * to 62 files ahead. `images` tells how to convert them; NULL = as they are. All arguments are
+ * borrowed. */
 pack_files *pack_files_start(const pack_list *list, uint64_t first, uint64_t last, const char *root,
                              int64_t n_threads, const pack_images *images);
 /* Waits for the next file. */

@@ -1,7 +1,6 @@
 /* pack_info.c - `iterpack info`: reads every record of a .rec file and prints a summary. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tools/iterpack/iterpack.h"
 
@@ -35,7 +34,7 @@ static void print_look(const char *path, const look *l, uint64_t bytes) {
     static const char *const names[PACK_CONTENTS] = {"JPEG", "PNG", "WebP", "empty", "other"};
     char *idx = pack_idx_path(path), kinds[160] = "";
     pack_line("%s: %" PRIu64 " records, %" PRIu64 " bytes, %s index", path, l->n, bytes,
-              access(idx, F_OK) == 0 ? "with" : "no");
+              iter__path_exists(idx) ? "with" : "no");
     free(idx);
     if (l->n == 0) return;
     for (int i = 0, n = 0; i < PACK_CONTENTS; i++)

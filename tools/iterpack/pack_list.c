@@ -4,10 +4,9 @@
  * The library decides which files are images and what their classes are, so a list made here has
  * the order and labels of "folder:". The library's own parser reads lists, too.
  *
- * A list is written as NAME.part under a lock, synced, and renamed when it is complete. Until then,
- * a file of that name stays as it was.
+ * A list is written as NAME.part under a lock, synced, and renamed when it is complete; or it is
+ * uploaded to s3://. Until then, what has that name stays as it was.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,8 +18,10 @@
 #include <iter/dataset.h>
 #include <iter/rng.h>
 
+#include "iter/remote/url.h"
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_lock.h"
+#include "tools/iterpack/pack_remote.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -98,26 +99,33 @@ static uint64_t *make_order(uint64_t n, int64_t seed) {
     return order;
 }
 
+typedef struct beside {
+    const char *ext;
+    uint64_t n;
+    char *first; /* by name */
+} beside;
+
+static iter_status note_beside(void *user, const iter__entry *entry, iter_error *err) {
+    beside *b = user;
+    (void)err;
+    if (entry->kind == ITER_ENTRY_FOLDER || !iter__list_is_image(entry->name, b->ext))
+        return ITER_OK;
+    b->n++;
+    if (b->first && strcmp(b->first, entry->name) <= 0) return ITER_OK;
+    free(b->first);
+    b->first = pack_text("%s", entry->name);
+    return ITER_OK;
+}
+
 /* Warns about files in the folder itself: they belong to no class and get no line. */
 static void warn_beside_classes(const char *folder, const char *ext) {
-    uint64_t n = 0;
-    char *first = NULL;
-    DIR *dir = opendir(folder);
-    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        struct stat st;
-        if (entry->d_name[0] == '.' || !iter__list_is_image(entry->d_name, ext)) continue;
-        if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode)) continue;
-        n++;
-        if (first && strcmp(first, entry->d_name) <= 0) continue;
-        free(first);
-        first = pack_text("%s", entry->d_name);
-    }
-    if (dir) closedir(dir);
-    if (n)
+    beside b = {.ext = ext};
+    (void)iter__folder_list(folder, note_beside, &b, NULL);
+    if (b.n)
         pack_warn("%s: %" PRIu64 " images lie beside the class folders and are left out, the first "
                   "is %s; --no-labels lists all images",
-                  folder, n, first);
-    free(first);
+                  folder, b.n, b.first);
+    free(b.first);
 }
 
 /* A terminal gets names escaped, a file or a pipe gets them as they are. */
@@ -178,10 +186,38 @@ static int write_under_lock(const iter_description *desc, const char *folder, in
     return status;
 }
 
-/* Writes to stdout, into a device or pipe, or in place of a file. */
+/* A list on its way to a URL, as a stream of the C library. */
+typedef struct upload {
+    iter__new_file file;
+    iter_error err;
+} upload;
+
+static ssize_t write_upload(void *user, const char *bytes, size_t n) {
+    upload *u = user;
+    if (u->err.status < 0) return 0;
+    return iter__new_file_write(&u->file, bytes, n, &u->err) == ITER_OK ? (ssize_t)n : 0;
+}
+
+static int upload_list(const iter_description *desc, const char *folder, int64_t seed,
+                       const char *url) {
+    const iter__upload_options options = {.part_bytes = 0};
+    upload u = {.err.status = ITER_OK};
+    if (iter__new_file_open(&u.file, url, &options, &u.err) < 0)
+        return pack_fail("%s", u.err.message);
+    FILE *out = fopencookie(&u, "w", (cookie_io_functions_t){.write = write_upload});
+    int status = out ? write_list(desc, folder, seed, out) : pack_fail_os("%s", url);
+    if (out && fclose(out) != 0 && u.err.status == ITER_OK && status == PACK_DONE)
+        status = pack_fail_os("%s", url);
+    const iter_status done = status == PACK_DONE ? u.err.status : ITER_ECANCELED;
+    const iter_status ended = iter__new_file_close(&u.file, done, &u.err);
+    return status == PACK_DONE && ended < 0 ? pack_fail("%s", u.err.message) : status;
+}
+
+/* Writes to stdout, into a device or pipe, to a URL, or in place of a file. */
 static int put_list(const iter_description *desc, const char *folder, int64_t seed,
                     const char *path) {
     if (!path) return write_list(desc, folder, seed, stdout);
+    if (iter__url_is(path)) return upload_list(desc, folder, seed, path);
     if (is_stream(path)) {
         FILE *out = fopen(path, "we");
         int status = out ? write_list(desc, folder, seed, out) : pack_fail_os("%s", path);
@@ -212,6 +248,8 @@ int pack_cmd_list(int n_args, char **args) {
         return pack_usage("list: '%s': the path must not contain quotes or backslashes", words[0]);
 
     iter_error err = {.status = ITER_OK};
+    if (words[1] && iter__url_is(words[1]) && iter__upload_check(words[1], &err) < 0)
+        return pack_fail("%s", err.message);
     iter_dataset *dataset = NULL;
     char *spec = pack_text("folder:\"%s\"?ext=%s%s", words[0], ext, no_labels ? "&labels=no" : "");
     const iter_status opened = iter_dataset_open(spec, NULL, &dataset, &err);

@@ -10,6 +10,9 @@
  *
  * A lock on the output (pack_lock.c) keeps a second run away from the parts of the first.
  *
+ * To s3:// both are uploaded while they are made, and become visible when they are complete, the
+ * index first. An interrupted upload is dropped, so there is nothing to resume, and no lock.
+ *
  * A file's id is its key in the index. A single label is written in the header, several after it,
  * as im2rec does with --pack-label.
  */
@@ -18,26 +21,34 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "iter/remote/url.h"
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_files.h"
 #include "tools/iterpack/pack_image.h"
 #include "tools/iterpack/pack_lock.h"
+#include "tools/iterpack/pack_remote.h"
 
 #define SYNC_BYTES   ((uint64_t)64 << 20)
 #define SYNC_SECONDS 10
 #define ROOT_BYTES   (PATH_MAX + 1)
 
-static volatile sig_atomic_t interrupted;
+static atomic_bool interrupted; /* by a signal; threads that upload look at it, too */
 
 static void on_signal(int number) {
     (void)number;
-    interrupted = 1;
+    atomic_store_explicit(&interrupted, true, memory_order_relaxed);
+}
+
+static bool is_interrupted(void *unused) {
+    (void)unused;
+    return atomic_load_explicit(&interrupted, memory_order_relaxed);
 }
 
 /* Counters of a shard, over all runs that made it. */
@@ -50,8 +61,9 @@ typedef struct pack_run {
     const pack_list *list;
     const char *list_path, *root;
     char *whole_root; /* absolute, without links: the same however it was spelled */
-    int64_t threads, shards, sync_seconds;
+    int64_t threads, shards, sync_seconds, part_mib;
     bool skip, restart;
+    bool to_url; /* the output is uploaded */
     pack_image_options image;
     pack_images *images; /* NULL = files as they are */
     uint64_t n_written, n_resumed;
@@ -270,12 +282,13 @@ static time_t seconds_now(void) {
     return now.tv_sec;
 }
 
-/* Syncs the records first, then the lines with their offsets, then the tally. */
+/* Syncs the records first, then the lines with their offsets, then the tally. Of an upload, only
+ * makes room for more lines. */
 static int checkpoint(const pack_run *run, shard *s) {
-    int status = pack_writer_sync(&s->data);
+    int status = run->to_url ? PACK_DONE : pack_writer_sync(&s->data);
     if (status == PACK_DONE) status = pack_writer_text(&s->index, s->lines, s->n_lines);
-    if (status == PACK_DONE) status = pack_writer_sync(&s->index);
-    if (status == PACK_DONE) status = write_mark(run, s);
+    if (status == PACK_DONE && !run->to_url) status = pack_writer_sync(&s->index);
+    if (status == PACK_DONE && !run->to_url) status = write_mark(run, s);
     s->n_lines = 0;
     s->synced = s->data.offset;
     s->synced_at = seconds_now();
@@ -321,7 +334,7 @@ static int write_items(pack_run *run, shard *s) {
         pack_files_start(run->list, s->next, s->last, run->root, run->threads, run->images);
     int status = PACK_DONE;
     s->synced_at = seconds_now();
-    for (; s->next < s->last && status == PACK_DONE && !interrupted; s->next++) {
+    for (; s->next < s->last && status == PACK_DONE && !is_interrupted(NULL); s->next++) {
         pack_file file;
         pack_files_take(files, &file);
         if (!file.reason) {
@@ -336,8 +349,9 @@ static int write_items(pack_run *run, shard *s) {
         status = pack_fail("%s: item %" PRIu64 ": %s: %s", run->list_path, s->next + 1,
                            pack_list_path(run->list, s->next), file.reason);
         if (!run->skip) {
-            pack_fail("packed files are kept: the same command continues after them, and with "
-                      "--skip leaves out files like this one");
+            pack_fail(run->to_url ? "nothing is uploaded; --skip leaves out files like this one"
+                                  : "packed files are kept: the same command continues after them, "
+                                    "and with --skip leaves out files like this one");
             continue;
         }
         s->so_far.n_skipped++;
@@ -346,7 +360,7 @@ static int write_items(pack_run *run, shard *s) {
     pack_files_stop(files);
     const int last = checkpoint(run, s); /* after an error, too: the next run continues from here */
     if (status != PACK_DONE || last != PACK_DONE) return PACK_FAILED;
-    return interrupted ? PACK_INTERRUPTED : PACK_DONE;
+    return is_interrupted(NULL) ? PACK_INTERRUPTED : PACK_DONE;
 }
 
 /* Renames the parts to their final names. */
@@ -414,19 +428,42 @@ static void add_tally(tally *all, const tally *t) {
     all->n_other += t->n_other;
 }
 
+/* Whether there is anything to publish. */
+static int check_any(const pack_run *run, const shard *s) {
+    if (run->all.n_skipped + s->so_far.n_skipped < run->list->n) return PACK_DONE;
+    return pack_fail("%s: none of the %" PRIu64 " files can be packed; names are relative to %s "
+                     "(--root)",
+                     s->rec, run->list->n, run->whole_root);
+}
+
+/* Uploads a shard. What is there already stays until the end, and without --restart, after it. */
+static int upload_shard(pack_run *run, shard *s) {
+    const iter__upload_options options = {.part_bytes = (size_t)run->part_mib << 20,
+                                          .is_over = is_interrupted};
+    if (!run->restart && iter__path_exists(s->rec))
+        return pack_fail("%s: exists already; --restart replaces it", s->rec);
+    int status = pack_writer_open_url(&s->data, pack_text("%s", s->rec), &options);
+    if (status == PACK_DONE)
+        status = pack_writer_open_url(&s->index, pack_text("%s", s->idx), &options);
+    if (status == PACK_DONE) status = write_items(run, s);
+    if (status == PACK_DONE) status = check_any(run, s);
+    if (status == PACK_DONE) status = pack_writer_finish(&s->data);
+    status = pack_writer_publish(&s->index, status);
+    status = pack_writer_publish(&s->data, status);
+    return status != PACK_DONE && is_interrupted(NULL) ? PACK_INTERRUPTED : status;
+}
+
 static int pack_shard(pack_run *run, const char *out, int64_t k) {
     shard s = shard_of(run, out, k);
     int status;
-    if (is_complete(&s)) {
+    if (run->to_url) {
+        status = upload_shard(run, &s);
+    } else if (is_complete(&s)) {
         status = take_complete(run, &s);
     } else {
         status = open_parts(run, &s);
         if (status == PACK_DONE) status = write_items(run, &s);
-        if (status == PACK_DONE && run->all.n_skipped + s.so_far.n_skipped == run->list->n)
-            status =
-                pack_fail("%s: none of the %" PRIu64 " files can be packed; names are relative "
-                          "to %s (--root)",
-                          s.rec, run->list->n, run->whole_root);
+        if (status == PACK_DONE) status = check_any(run, &s);
         if (status == PACK_DONE) status = publish(run, &s);
     }
     add_tally(&run->all, &s.so_far);
@@ -458,7 +495,7 @@ static int forget_marks(const pack_run *run, const char *out) {
 /* Whether this work was interrupted when only its marks were left to remove. Shards may have been
  * moved away since. */
 static bool is_all_done(const pack_run *run, const char *out) {
-    if (run->shards == 1 || run->restart) return false;
+    if (run->shards == 1 || run->restart || run->to_url) return false;
     shard s = shard_of(run, out, 0);
     char *all = pack_text("%s.part.all", s.rec);
     mark m;
@@ -503,17 +540,33 @@ static int run_all(pack_run *run, const char *out) {
     const bool done = is_all_done(run, out);
     for (int64_t k = 0; k < run->shards && status == PACK_DONE && !done; k++)
         status = pack_shard(run, out, k);
-    if (status == PACK_DONE && run->shards > 1) status = forget_marks(run, out);
-    if (status == PACK_INTERRUPTED) pack_warn("interrupted; the same command continues from here");
+    if (status == PACK_DONE && run->shards > 1 && !run->to_url) status = forget_marks(run, out);
+    if (status == PACK_INTERRUPTED)
+        pack_warn(run->to_url ? "interrupted; what was not complete is not there"
+                              : "interrupted; the same command continues from here");
     if (status == PACK_DONE) print_result(run);
     return status;
 }
 
-/* Reading waits for disks, decoding for processors. */
-static int64_t default_threads(const pack_image_options *image) {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!pack_image_wanted(image)) return 4;
-    return cores < 1 ? 1 : cores > 64 ? 64 : cores;
+/* Whether the output has a name that can be written. */
+static int check_output(const char *out) {
+    iter_error err;
+    if (iter__url_is(out) && iter__upload_check(out, &err) < 0) return pack_fail("%s", err.message);
+    const size_t length = strlen(out);
+    if (length <= 4 || strcmp(out + length - 4, ".rec") != 0)
+        return pack_usage("pack: '%s' should end with .rec", out);
+    return PACK_DONE;
+}
+
+/* Packs under the output's lock. */
+static int pack_list_files(pack_run *run, const char *out) {
+    pack_lock lock = {.fd = -1};
+    const int status = run->to_url ? PACK_DONE : pack_lock_take(&lock, out);
+    if (status != PACK_DONE) return status;
+    pack_warn_twice(run->list_path, run->list->list.ids, run->list->n);
+    const int packed = run_all(run, out);
+    pack_lock_give(&lock);
+    return packed;
 }
 
 int pack_cmd_pack(int n_args, char **args) {
@@ -521,22 +574,22 @@ int pack_cmd_pack(int n_args, char **args) {
     pack_list list = {0};
     pack_run run = {.list = &list, .shards = 1, .sync_seconds = SYNC_SECONDS};
     int n_words = 0;
-    const pack_option rows[] = {{"root", PACK_TEXT, &run.root, 0, 0},
-                                {"threads", PACK_NUMBER, &run.threads, 1, 64},
-                                {"shards", PACK_NUMBER, &run.shards, 1, 99999},
-                                {"skip", PACK_FLAG, &run.skip, 0, 0},
-                                {"restart", PACK_FLAG, &run.restart, 0, 0},
-                                {"sync", PACK_NUMBER, &run.sync_seconds, 0, 86400},
-                                PACK_IMAGE_ROWS(&run.image),
-                                {NULL, PACK_FLAG, NULL, 0, 0}};
+    const pack_option rows[] = {
+        {"root", PACK_TEXT, &run.root, 0, 0},
+        {"threads", PACK_NUMBER, &run.threads, 1, 64},
+        {"shards", PACK_NUMBER, &run.shards, 1, 99999},
+        {"skip", PACK_FLAG, &run.skip, 0, 0},
+        {"restart", PACK_FLAG, &run.restart, 0, 0},
+        {"sync", PACK_NUMBER, &run.sync_seconds, 0, 86400},
+        {"part-size", PACK_NUMBER, &run.part_mib, ITER_PART_LEAST >> 20, ITER_PART_BYTES_MAX >> 20},
+        PACK_IMAGE_ROWS(&run.image),
+        {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, 2, &n_words);
     if (status != PACK_DONE) return status;
     if (n_words < 2) return pack_usage("pack: a list and a name for the .rec are needed");
-    const size_t length = strlen(words[1]);
-    if (length <= 4 || strcmp(words[1] + length - 4, ".rec") != 0)
-        return pack_usage("pack: '%s' should end with .rec", words[1]);
-
-    if (run.threads == 0) run.threads = default_threads(&run.image);
+    status = check_output(words[1]);
+    if (status != PACK_DONE) return status;
+    run.to_url = iter__url_is(words[1]);
     status = pack_images_open(&run.image, &run.images);
     if (status != PACK_DONE) return status;
     struct sigaction action = {.sa_handler = on_signal};
@@ -545,17 +598,12 @@ int pack_cmd_pack(int n_args, char **args) {
     run.list_path = words[0];
     char *folder = pack_folder_of(words[0]);
     if (!run.root) run.root = folder;
-    run.whole_root = realpath(run.root, NULL);
+    if (run.threads == 0) run.threads = pack_files_threads(run.root, run.images != NULL);
+    run.whole_root = iter__url_is(run.root) ? NULL : realpath(run.root, NULL);
     /* reading the files will report the error */
     if (!run.whole_root) run.whole_root = pack_text("%s", run.root);
-    pack_lock lock = {.fd = -1};
     status = pack_list_load(words[0], &list);
-    if (status == PACK_DONE) status = pack_lock_take(&lock, words[1]);
-    if (status == PACK_DONE) {
-        pack_warn_twice(words[0], list.list.ids, list.n);
-        status = run_all(&run, words[1]);
-    }
-    pack_lock_give(&lock);
+    if (status == PACK_DONE) status = pack_list_files(&run, words[1]);
     pack_list_free(&list);
     pack_images_close(run.images);
     free(run.whole_root);

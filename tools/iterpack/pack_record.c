@@ -17,6 +17,7 @@
 #include "loaders/files/file.h"
 #include "loaders/formats/record_index.h"
 #include "tools/iterpack/iterpack.h"
+#include "tools/iterpack/pack_remote.h"
 
 #define LENGTH_MAX   ((1u << 29) - 1)
 #define BUFFER_BYTES ((size_t)1 << 20)
@@ -38,9 +39,9 @@ static uint32_t float_bits(float value) {
 }
 
 char *pack_idx_path(const char *rec) {
-    const size_t n = strlen(rec);
-    const size_t stem = n > 4 && strcmp(rec + n - 4, ".rec") == 0 ? n - 4 : n;
-    return pack_text("%.*s.idx", (int)stem, rec);
+    const size_t n = pack_path_bytes(rec);
+    const size_t stem = n > 4 && strncmp(rec + n - 4, ".rec", 4) == 0 ? n - 4 : n;
+    return pack_text("%.*s.idx%s", (int)stem, rec, rec + n);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -55,7 +56,17 @@ int pack_writer_open(pack_writer *writer, char *path, uint64_t offset) {
     return PACK_DONE;
 }
 
+/* The message of an error; none if the program was interrupted. */
+static int fail_object(pack_writer *writer, const iter_error *err) {
+    writer->failed = true;
+    return err->status == ITER_ECANCELED ? PACK_INTERRUPTED : pack_fail("%s", err->message);
+}
+
 static int write_all(pack_writer *writer, const uint8_t *p, size_t n) {
+    iter_error err = {.status = ITER_OK};
+    if (writer->object.upload)
+        return iter__new_file_write(&writer->object, p, n, &err) < 0 ? fail_object(writer, &err)
+                                                                     : PACK_DONE;
     while (n > 0) {
         const ssize_t done = write(writer->fd, p, n);
         if (done < 0 && errno == EINTR) continue;
@@ -77,7 +88,8 @@ static int flush(pack_writer *writer) {
 
 static int put(pack_writer *writer, const void *bytes, size_t n) {
     writer->offset += n;
-    if (n > BUFFER_BYTES - writer->used && flush(writer) != PACK_DONE) return PACK_FAILED;
+    const int status = n > BUFFER_BYTES - writer->used ? flush(writer) : PACK_DONE;
+    if (status != PACK_DONE) return status;
     if (n > BUFFER_BYTES) return write_all(writer, bytes, n);
     if (n) memcpy(writer->buffer + writer->used, bytes, n);
     writer->used += n;
@@ -89,9 +101,9 @@ static int put_piece(pack_writer *writer, uint32_t flag, const uint8_t *bytes, s
     uint8_t head[ITER_RECORD_HEAD];
     put_u32(head, ITER_RECORD_MAGIC);
     put_u32(head + 4, flag << 29 | (uint32_t)n);
-    if (put(writer, head, sizeof(head)) != PACK_DONE || put(writer, bytes, n) != PACK_DONE)
-        return PACK_FAILED;
-    return put(writer, zeros, (4 - n % 4) % 4);
+    int status = put(writer, head, sizeof(head));
+    if (status == PACK_DONE) status = put(writer, bytes, n);
+    return status == PACK_DONE ? put(writer, zeros, (4 - n % 4) % 4) : status;
 }
 
 int pack_writer_text(pack_writer *writer, const char *text, size_t n) {
@@ -131,6 +143,33 @@ int pack_writer_add(pack_writer *writer, const iter__record_header *header, cons
 int pack_writer_sync(pack_writer *writer) {
     if (writer->failed || flush(writer) != PACK_DONE) return PACK_FAILED;
     return fdatasync(writer->fd) < 0 ? pack_fail_os("%s", writer->path) : PACK_DONE;
+}
+
+int pack_writer_open_url(pack_writer *writer, char *url, const iter__upload_options *options) {
+    iter_error err = {.status = ITER_OK};
+    *writer = (pack_writer){.path = url, .fd = -1};
+    if (iter__new_file_open(&writer->object, url, options, &err) < 0)
+        return fail_object(writer, &err);
+    writer->buffer = pack_memory(NULL, BUFFER_BYTES, 1);
+    return PACK_DONE;
+}
+
+int pack_writer_finish(pack_writer *writer) {
+    iter_error err = {.status = ITER_OK};
+    const int status = writer->failed ? PACK_FAILED : flush(writer);
+    if (status != PACK_DONE) return status;
+    return iter__new_file_finish(&writer->object, &err) < 0 ? fail_object(writer, &err) : PACK_DONE;
+}
+
+int pack_writer_publish(pack_writer *writer, int status) {
+    iter_error err = {.status = ITER_OK};
+    if (!writer->object.upload) return status;
+    if (status == PACK_DONE) status = pack_writer_finish(writer);
+    const iter_status ended =
+        iter__new_file_close(&writer->object, status == PACK_DONE ? ITER_OK : ITER_ECANCELED, &err);
+    if (status == PACK_DONE && ended < 0) return fail_object(writer, &err);
+    if (err.message[0]) pack_warn("%s", err.message); /* the upload could not be aborted */
+    return status;
 }
 
 void pack_writer_close(pack_writer *writer) {

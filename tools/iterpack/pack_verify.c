@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_files.h"
@@ -58,7 +57,7 @@ static int by_offset(const void *a, const void *b) {
 static int open_index(check *c) {
     char *idx = pack_idx_path(c->path);
     int status = PACK_DONE;
-    c->has_index = access(idx, F_OK) == 0;
+    c->has_index = iter__path_exists(idx);
     if (c->has_index) status = pack_index_load(idx, &c->index);
     if (status == PACK_DONE && c->index.torn) {
         status = pack_fail("%s: its last line is incomplete", idx);
@@ -364,8 +363,9 @@ static int verify_open(verify *v) {
     status = pack_list_load(v->list_path, &v->list);
     if (status != PACK_DONE) return status;
     walk_start(&v->walk);
+    const char *root = v->root ? v->root : v->folder;
     v->walk.files =
-        pack_files_start(&v->list, 0, v->list.n, v->root ? v->root : v->folder, 4, v->images);
+        pack_files_start(&v->list, 0, v->list.n, root, pack_files_threads(root, false), v->images);
     return PACK_DONE;
 }
 
