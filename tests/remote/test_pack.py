@@ -202,6 +202,7 @@ class Packed(unittest.TestCase):
             before = self.keys()
             pack = self.start_large(**self.proxy("slow-300+hold-" + self.path("never")))
             self.wait_until(lambda: self.asked("^PUT partNumber="))
+            self.assertEqual(len(self.pending()), 1)
             pack.send_signal(number)
             said = pack.communicate(timeout=120)[1]
             self.assertEqual(pack.returncode, 130, said)
