@@ -152,10 +152,9 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
                          uint32_t first, uint32_t n, int32_t e) {
     if (read->status >= 0 && read->done >= read->size) return;
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    size_t end = 0;
     for (uint32_t row = first; row < first + n; row++) {
-        end += batch->extents[(size_t)row * n_extents + e].size;
-        if (end > read->done) iter__row_miss(batch, row);
+        const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
+        if (extent->offset + extent->size - read->offset > read->done) iter__row_miss(batch, row);
     }
 }
 
@@ -315,10 +314,13 @@ bool iter__reading_is_ahead(const iter_loader *loader) {
 
 /* ---- Issue ----------------------------------------------------------------------------------- */
 
-/* Whether the extent follows the read directly and may be coalesced with it. */
+/* Whether the extent follows the read directly, or begins in it and ends after it (as the rows of
+ * tokens do), and may be coalesced with it. */
 static bool joins(const iter__chunk_read *r, const iter_extent *extent) {
-    return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
-           r->read.size + extent->size <= COALESCE_MAX;
+    const uint64_t begin = r->read.offset, end = begin + r->read.size;
+    return r->read.object == extent->object && extent->offset >= begin && extent->offset <= end &&
+           extent->offset + extent->size >= end &&
+           extent->offset + extent->size - begin <= COALESCE_MAX;
 }
 
 static void new_read(iter__chunk_read *r, iter__chunk *chunk, const iter_extent *extent,
@@ -379,10 +381,12 @@ static void build_reads(iter_loader *loader, iter__chunk *chunk, uint8_t *data) 
                 r->part.data = data;
                 r->read.n_parts = 1;
             }
-            batch->bytes[(size_t)row * n_extents + e] = data;
-            data += extent->size;
-            r->part.size += extent->size;
-            r->read.size += extent->size;
+            const size_t before = (size_t)(extent->offset - r->read.offset);
+            const size_t more = before + extent->size - r->read.size;
+            batch->bytes[(size_t)row * n_extents + e] = (const uint8_t *)r->part.data + before;
+            data += more;
+            r->part.size += more;
+            r->read.size += more;
             r->n_rows++;
         }
         if (r && blocks) data = end_blocks(r, data);

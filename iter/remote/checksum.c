@@ -139,10 +139,11 @@ void iter__checksum_header(iter__checksum *sum, const char *line, size_t n) {
 
 /* ---- The body -------------------------------------------------------------------------------- */
 
-/* "...-12" in quotes */
+/* An MD5 and "-12", in quotes. Other servers' ETags may look alike, but for the MD5. */
 static bool has_parts(const char *etag) {
-    const char *dash = strrchr(etag, '-');
-    return dash && dash[1] && dash[1 + strspn(dash + 1, "0123456789")] == '"';
+    if (etag[0] != '"' || strspn(etag + 1, "0123456789abcdefABCDEF") != 32) return false;
+    const char *dash = etag + 33;
+    return dash[0] == '-' && dash[1] && dash[1 + strspn(dash + 1, "0123456789")] == '"';
 }
 
 static const iter__checksum_given *choose(const iter__checksum *sum, bool is_whole,

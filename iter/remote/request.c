@@ -32,7 +32,7 @@
 #define HEADERS_MAX     6
 #define HOST_BYTES      512
 #define SIGNATURE_BYTES 768
-#define WRONG_MOST      3 /* answers with a wrong checksum, until the request fails */
+#define WRONG_MOST      4 /* answers with a wrong checksum, until the request fails */
 #define WAIT_S_MAX      86400
 #define SUM_HEADER      "x-amz-checksum-mode"
 

@@ -17,7 +17,15 @@ PLAN is words joined by '+', each with an optional number K: every K-th answer t
     range-K      another range than was asked for
     denied-K     403          gone-K     404
     lost-K       404 for ranges that begin in one of K thousands of bytes
+    grants-N     N answers a second, in bursts of 10 ms; the others get 429
+    sum-KIND     answers have a checksum of the whole file: crc32c, crc32, sha1, sha256, goog, md5, digest
+    flip-K       every K-th answer with the whole file has a wrong bit
+
+/PLAN/counts has what was asked of files by this plan: answers, refusals (429, 503), the most bytes of one answer.
 """
+import base64
+import collections
+import hashlib
 import http.server
 import os
 import socket
@@ -25,9 +33,43 @@ import struct
 import sys
 import threading
 import time
+import zlib
 
 counts = {}
+seen = collections.defaultdict(lambda: [0, 0, 0])
+buckets = {}
 lock = threading.Lock()
+
+
+def crc32c(data):
+    """By its definition, bit by bit, over a table of bytes."""
+    table = []
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (0x82f63b78 if i & 1 else 0)
+        table.append(i)
+    crc = 0xffffffff
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    return crc ^ 0xffffffff
+
+
+def sum_of(kind, data):
+    """The header of a checksum: name, value."""
+    def text(raw):
+        return base64.b64encode(raw).decode()
+    digests = {"sha1": hashlib.sha1, "sha256": hashlib.sha256}
+    if kind in digests:
+        return "x-amz-checksum-" + kind, text(digests[kind](data).digest())
+    if kind == "crc32":
+        return "x-amz-checksum-crc32", text(zlib.crc32(data).to_bytes(4, "big"))
+    if kind == "crc32c":
+        return "x-amz-checksum-crc32c", text(crc32c(data).to_bytes(4, "big"))
+    if kind == "goog":
+        return "x-goog-hash", "md5=" + text(hashlib.md5(data).digest())
+    if kind == "md5":
+        return "Content-MD5", text(hashlib.md5(data).digest())
+    return "Repr-Digest", "sha-256=:" + text(hashlib.sha256(data).digest()) + ":"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -63,6 +105,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, head):
         plan, _, name = self.path.lstrip("/").partition("/")
         path = os.path.join(sys.argv[1], name)
+        if name == "counts":
+            body = " ".join(map(str, seen[plan])).encode()
+            return self.say(200, {"Content-Length": len(body)}, body)
         if not os.path.isfile(path):
             return self.say(404, {"Content-Length": 0})
         size = os.path.getsize(path)
@@ -74,7 +119,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if wanted:
             a, b = wanted.removeprefix("bytes=").split("-")
             first, last = int(a), min(int(b), size - 1)
-        fault = self.fault_of(plan, first) if last - first + 1 < size else None
+        whole = last - first + 1 >= size
+        fault = self.fault_of(plan, first) if not whole else None
+        refused = fault in ("busy", "many")
+        with lock:
+            seen[plan][refused] += 1
+            if not refused:
+                seen[plan][2] = max(seen[plan][2], last - first + 1)
         if fault in ("busy", "many", "fail", "denied", "gone"):
             return self.refuse({"busy": 503, "many": 429, "fail": 500, "denied": 403, "gone": 404}[fault])
         if fault == "garbage":
@@ -94,7 +145,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 first, last = first - 1, last - 1
             file.seek(first)
             body = file.read(last - first + 1)
-        headers = {"Content-Length": len(body), "Content-Range": f"bytes {first}-{last}/{size}", "ETag": tag}
+        headers = {"Content-Length": len(body), "ETag": tag}
+        if wanted:
+            headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+        if whole:
+            body = self.whole(plan, body, headers)
         half = len(body) // 2
         if fault in ("reset", "cut", "stall"):
             self.say(206, headers, body[:half])
@@ -105,7 +160,35 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(206, headers, body[:-1])
             self.drop(False)
         else:
-            self.say(206, headers, body)
+            self.say(206 if wanted else 200, headers, body)
+
+    def whole(self, plan, body, headers):
+        """The plan's checksum, and the body as it is sent."""
+        sent = body
+        for word in plan.split("+"):
+            kind, _, more = word.partition("-")
+            if kind == "sum":
+                name, value = sum_of(more, body)
+                headers[name] = value
+            if kind == "flip" and self.is_turn(word, more):
+                middle = len(body) // 2
+                sent = body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1:]
+        return sent
+
+    @staticmethod
+    def is_turn(word, number):
+        with lock:
+            counts[word] = counts.get(word, 0) + 1
+            return counts[word] % int(number or 1) == 0
+
+    @staticmethod
+    def grants(word, rate):
+        with lock:
+            allowed, since = buckets.get(word, (1, time.monotonic()))
+            now = time.monotonic()
+            allowed = min(1 + rate / 100, allowed + (now - since) * rate)
+            buckets[word] = (allowed - (allowed >= 1), now)
+            return allowed >= 1
 
     def fault_of(self, plan, first):
         for word in plan.split("+"):
@@ -117,10 +200,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if first // 1000 % int(number) == 0:
                     return "gone"
                 continue
-            with lock:
-                counts[word] = counts.get(word, 0) + 1
-                if kind != "ok" and counts[word] % int(number or 1) == 0:
-                    return kind
+            if kind == "grants":
+                if not self.grants(word, int(number)):
+                    return "many"
+                continue
+            if kind not in ("ok", "sum", "flip") and self.is_turn(word, number):
+                return kind
         return None
 
 
