@@ -24,9 +24,11 @@
 #define LINK_FULL  0.85 /* time of the copies / the loader's, from which the link is the suspect */
 #define CLEARLY    1.4  /* the first term over the second */
 /* both's time / the model's, below which the figures contradict each other */
-#define POSSIBLE     0.8
-#define ANSWERS_MIN  20       /* of servers, to say something of them */
-#define THROTTLED    0.05     /* share of answers that refuse, from which they are the limit */
+#define POSSIBLE    0.8
+#define ANSWERS_MIN 20 /* of servers, to say something of them */
+/* Share of answers that refuse, from which they are the limit. A loader that is refused keeps it at
+ * a twentieth. */
+#define THROTTLED    0.03
 #define DRIVER_FULL  0.8      /* cores that reading takes, from which requests are too many */
 #define SMALL_ANSWER 131072.0 /* bytes */
 #define MOSTLY_FIRST 0.6      /* share of an answer's time until its first byte */

@@ -116,8 +116,8 @@ static bool answer(plant_server *server, int fd, char *text) {
     const char *range = strcasestr(end + 1, "\nrange: bytes=");
     unsigned long long first = 0, last = UINT64_MAX;
     const bool has_range = range != NULL && sscanf(range + 14, "%llu-%llu", &first, &last) == 2;
-    if (has_range && !may_answer(server)) return say(fd, "503 Slow Down", "");
-    if (has_range) bench_sleep(server->latency_s);
+    if (!head_only && !may_answer(server)) return say(fd, "503 Slow Down", "");
+    if (!head_only) bench_sleep(server->latency_s);
     char *name = path + 1 + n_word;
     struct stat st;
     decode(name);

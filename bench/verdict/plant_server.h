@@ -13,8 +13,8 @@ typedef struct plant_server plant_server;
  * Serves files until plant_server_stop(), or until this process ends. A random word in each URL
  * keeps others out. To be called before there are threads.
  *
- *   latency_s    each answer to a range begins so much later; 0 = at once
- *   most_a_s     answers to ranges a second; what is above is refused (503); 0 = no limit
+ *   latency_s    each answer to GET begins so much later; 0 = at once
+ *   most_a_s     answers to GET a second; what is above is refused (503); 0 = no limit
  *
  * Errors  EIO (no socket, no process), ENOMEM.
  */
