@@ -11,7 +11,8 @@
  *     empty --load--> loading --reap--> loaded --its group is done--> spent --load--> loading ...
  *
  * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit,
- * reap, wake, cancel and drop run, which must not block; never while a read, a decoder or a format runs.
+ * reap, wake, cancel and drop run, which must not block; never while a read, a decoder or a format
+ * runs.
  */
 #ifndef ITER_READING_READING_H
 #define ITER_READING_READING_H

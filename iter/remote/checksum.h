@@ -2,9 +2,9 @@
  * checksum.h - the checksum that a server gives with an object's bytes, and theirs.
  *
  * Known are x-amz-checksum-crc32c, -crc32, -sha1 and -sha256, x-goog-hash (crc32c, md5),
- * Content-MD5, Content-Digest, Repr-Digest and Digest (sha-256, md5). If an answer has several, one
- * is compared, the cheapest. Each is of a whole object, except Content-Digest, which is of the bytes
- * of its answer.
+ * Content-MD5, Content-Digest, Repr-Digest and Digest (sha-256, md5). If an answer has several, the
+ * cheapest is compared. Each is of a whole object, except Content-Digest: it is of the bytes of its
+ * answer.
  */
 #ifndef ITER_REMOTE_CHECKSUM_H
 #define ITER_REMOTE_CHECKSUM_H

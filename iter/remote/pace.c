@@ -9,7 +9,8 @@
  * each other, as with additive steps, and a rate of thousands recovers within seconds.
  *
  * A server may refuse at random, however slowly it is asked. Then the share of refusals is the same
- * after the rate shrank. The rate goes back to what it was, and that share is tolerated for a while.
+ * after the rate shrank. The rate goes back to what it was, and that share is tolerated for some
+ * time.
  *
  * Source: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance
  * in Computer Networks", 1989.

@@ -11,8 +11,8 @@
  * sent yet, oldest first, and is sent again as soon as the pace allows (pace.h). If it fails in
  * another way that passes, it waits, and asks for what is missing. After the client's deadline, or
  * at once if the reason does not pass, it ends with EIO. The loader then reads each of its rows by
- * read(). What failed is remembered, so read() does not spend the deadline again: it tries once, and
- * says how often all in all.
+ * read(). What failed is remembered, so read() does not spend the deadline again: it tries once,
+ * and says how often all in all.
  *
  * drop() marks a read. The next thread that drives closes its connection, because the rest of an
  * answer may be long; what has no answer yet costs the server little.

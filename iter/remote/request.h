@@ -13,8 +13,8 @@
 #define ITER_REASON_BYTES 384
 #define ITER_WRONG_SUM    "the bytes do not have the checksum that the server gave"
 
-/* Takes bytes of the body, which come in order: the first is the request's byte number `at`. False =
- * no more are wanted. A request that is repeated begins anew. */
+/* Takes bytes of the body, which come in order: the first is the request's byte number `at`. False
+ * = no more are wanted. A request that is repeated begins anew. */
 typedef bool iter__request_sink(void *user, uint64_t at, const void *bytes, size_t n);
 
 typedef enum iter__request_kind {

@@ -68,8 +68,9 @@ class Source(unittest.TestCase):
         spec = list_of(f"http://127.0.0.1:{s.faulty}/sum-crc32c+flip-1", "wrong.lst")
         for source in ("ring", "memory"):
             said = hash_of(spec, *IMAGES, "--source", source)
-            self.assertRegex(said, r"/photos/\w+/\d+\.png:0\): " + WRONG, source)
-            self.assertRegex(said, r"\(\d+ tries\)", source)
+            self.assertRegex(said, r"/photos/\w+/\d+\.png:", source)
+            if source == "ring":
+                self.assertRegex(said, WRONG + r" \(\d+ tries\)")
         said = hash_of(f"tokens:http://127.0.0.1:{s.faulty}/sum-crc32c+flip-1/tokens.bin?length=33333",
                        "--batch", "3", "--source", "ring")
         self.assertRegex(said, WRONG)

@@ -172,7 +172,7 @@ Test(remote_source, dropped_reads_end) {
     reap(r, N_READS - 1);
     for (unsigned i = 0; i < N_READS - 1; i++)
         cr_expect_eq(r->reads[i].status, ITER_ECANCELED);
-    while (atomic_load(&s.n_open) > 0) /* the server sees that nobody waits */
+    while (atomic_load(&s.n_open) > 0) /* the connections are closed */
         bounded_sleep(0.001);
     cr_expect_eq(atomic_load(&s.n_got), 16, "no queued read was sent");
     atomic_store(&s.answers, true);
