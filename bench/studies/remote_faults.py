@@ -80,15 +80,16 @@ def throttled(program, file, seconds):
 
 
 def far(program, file, seconds):
-    bound = IN_FLIGHT * (256 << 10) / (LATENCY_MS / 1000)
-    print(f"| faults | MB/s | of {bound / 1e6:.0f} MB/s | refused or reset |\n| --- | --- | --- | --- |")
-    for name, how in (("none", {}), ("503", {"busy": 50}), ("reset half way", {"reset": 50})):
-        server = Server(program, file, latency=LATENCY_MS, **how)
-        took, n, (granted, refused, reset) = run(server, 65536, 3, seconds)
-        server.stop()
-        rate = n * (256 << 10) / took
-        print(f"| {name} | {rate / 1e6:.0f} | {rate / bound:.3f} | {(refused + reset) / (granted + refused + reset):.1%} |",
-              flush=True)
+    print("| size | faults | MB/s | of the bound | refused or reset |\n| --- | --- | --- | --- | --- |")
+    for length in (4096, 65536):
+        bound = IN_FLIGHT * 4 * length / (LATENCY_MS / 1000)
+        for name, how in (("none", {}), ("503", {"busy": 50}), ("reset half way", {"reset": 50})):
+            server = Server(program, file, latency=LATENCY_MS, **how)
+            took, n, (granted, refused, reset) = run(server, length, 3, seconds)
+            server.stop()
+            rate = n * 4 * length / took
+            print(f"| {4 * length >> 10} KiB | {name} | {rate / 1e6:.1f} | {rate / bound:.3f} of {bound / 1e6:.1f} | "
+                  f"{(refused + reset) / (granted + refused + reset):.1%} |", flush=True)
 
 
 def main():
