@@ -15,6 +15,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "iter/remote/url.h"
 #include "loaders/decoders/decode_tokens.h"
 #include "loaders/files/file.h"
 #include "loaders/files/paths.h"
@@ -22,7 +23,8 @@
 #include "loaders/formats/token_rows.h"
 #include "loaders/formats/token_shard.h"
 
-#define TOKENS_MAX (INT32_MAX - 1)
+#define SHARDS_AHEAD 64 /* files elsewhere that are opened at a time */
+#define TOKENS_MAX   (INT32_MAX - 1)
 
 enum { ITER_TOKENS_CROSS, ITER_TOKENS_KEEP, ITER_TOKENS_WHOLE }; /* documents= */
 
@@ -117,25 +119,50 @@ static iter_status check_alike(tokens_state *s, const iter__token_shard *shard, 
 }
 
 /* Adds file `f` of the list. "set.bin" and "set.idx", one after the other, are the same set. */
-static iter_status add_file(tokens_state *s, uint64_t f, const tokens_options *o, iter_error *err) {
-    iter__token_shard shard;
-    ITER_TRY(
-        iter__token_shard_open(s->paths.names[f], (iter_dtype)o->dtype, !o->header, &shard, err));
-    const bool again =
-        shard.idx && s->n_files && strcmp(shard.path, s->files[s->n_files - 1].path) == 0;
-    iter_status status = ITER_OK;
-    if (!again) {
-        status = add_rows(s, &shard, o, err);
-        if (status == ITER_OK) status = check_alike(s, &shard, err);
+static iter_status add_file(tokens_state *s, uint64_t f, iter__token_shard *shard,
+                            const tokens_options *o, iter_error *err) {
+    if (shard->idx && s->n_files && strcmp(shard->path, s->files[s->n_files - 1].path) == 0)
+        return ITER_OK;
+    ITER_TRY(add_rows(s, shard, o, err));
+    ITER_TRY(check_alike(s, shard, err));
+    iter__free(s->paths.names[f]);
+    s->paths.names[f] = shard->path;
+    s->files[s->n_files] = iter__file_entry(shard->path, shard->file_bytes);
+    s->offsets[s->n_files++] = shard->offset;
+    shard->path = NULL;
+    return ITER_OK;
+}
+
+/* The files that are opened before they are added, in their order. */
+typedef struct opening {
+    const tokens_state *state;
+    const tokens_options *options;
+    uint64_t first;
+    iter__token_shard shards[SHARDS_AHEAD];
+    iter_status status[SHARDS_AHEAD];
+    iter_error err[SHARDS_AHEAD];
+} opening;
+
+/* An error waits until the files before this one were added: they may have one, too. */
+static iter_status open_one(void *user, uint64_t i, iter_error *err) {
+    opening *o = user;
+    (void)err;
+    o->status[i] =
+        iter__token_shard_open(o->state->paths.names[o->first + i], (iter_dtype)o->options->dtype,
+                               !o->options->header, &o->shards[i], &o->err[i]);
+    return ITER_OK;
+}
+
+/* Opens and adds n files. */
+static iter_status add_some(tokens_state *s, opening *o, uint64_t n, iter_error *err) {
+    iter_status status =
+        iter__files_each(s->paths.names[o->first], n, SHARDS_AHEAD, open_one, o, err);
+    for (uint64_t i = 0; i < n; i++) {
+        if (status == ITER_OK && o->status[i] < 0)
+            status = iter__fail(err, o->status[i], "%s", o->err[i].message);
+        if (status == ITER_OK) status = add_file(s, o->first + i, &o->shards[i], o->options, err);
+        iter__token_shard_free(&o->shards[i]);
     }
-    if (status == ITER_OK && !again) {
-        iter__free(s->paths.names[f]);
-        s->paths.names[f] = shard.path;
-        s->files[s->n_files] = iter__file_entry(shard.path, shard.file_bytes);
-        s->offsets[s->n_files++] = shard.offset;
-        shard.path = NULL;
-    }
-    iter__token_shard_free(&shard);
     return status;
 }
 
@@ -151,8 +178,18 @@ static iter_status add_files(tokens_state *s, const char *path, const tokens_opt
     if (!s->files || !s->offsets)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
     ITER_TRY(iter__token_rows_open(&s->rows, cut, o->documents != 0, n, err));
-    for (uint64_t f = 0; f < n; f++)
-        ITER_TRY(add_file(s, f, o, err));
+    opening *opened = iter__alloc(1, sizeof(*opened));
+    if (!opened) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
+    opened->state = s;
+    opened->options = o;
+    const uint64_t step = iter__url_is(s->paths.names[0]) ? SHARDS_AHEAD : 1;
+    iter_status status = ITER_OK;
+    for (; opened->first < n && status == ITER_OK; opened->first += step) {
+        const uint64_t left = n - opened->first;
+        status = add_some(s, opened, left < step ? left : step, err);
+    }
+    iter__free(opened);
+    ITER_TRY(status);
     if (iter__token_rows_count(&s->rows) > 0) return ITER_OK;
     return iter__fail(err, ITER_EFORMAT,
                       "%s: holds no row of %" PRIu64 " tokens and their targets: the longest %s "

@@ -17,6 +17,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "loaders/files/file.h"
 #include "loaders/formats/index_cache.h"
 #include "loaders/formats/shape.h"
 #include "loaders/tables/csv_columns.h"
@@ -169,29 +170,41 @@ static iter_status read_header(csv_state *s, const csv_options *o, const iter__r
     return status;
 }
 
+typedef struct checking {
+    const csv_state *state;
+    const iter__row_rule *rule;
+} checking;
+
 /* All files must have the header of the first one. */
+static iter_status check_header(void *user, uint64_t f, iter_error *err) {
+    const checking *c = user;
+    const csv_state *s = c->state;
+    const char *path = s->rows.spans.files[f].path;
+    iter__csv_header other = {0};
+    char *row = NULL;
+    size_t n = 0;
+    if (f == 0) return ITER_OK;
+    ITER_TRY(iter__row_set_head(&s->rows, f, c->rule, &row, &n, err));
+    iter_status status = ITER_OK;
+    if (n)
+        status =
+            iter__csv_header_read(&other, path, row, n, s->rule.delimiter, c->rule->quotes, err);
+    bool same = n == 0 || other.n == s->header.n;
+    for (int32_t i = 0; status == ITER_OK && n && same && i < other.n; i++)
+        same = strcmp(other.names[i], s->header.names[i]) == 0;
+    iter__csv_header_free(&other);
+    iter__free(row);
+    ITER_TRY(status);
+    return same ? ITER_OK
+                : iter__fail(err, ITER_EFORMAT, "%s: its header is not that of %s", path,
+                             s->rows.spans.files[0].path);
+}
+
 static iter_status check_headers(const csv_state *s, const iter__row_rule *rule, iter_error *err) {
-    for (uint64_t f = 1; s->header.named && f < s->rows.spans.paths.n; f++) {
-        const char *path = s->rows.spans.files[f].path;
-        iter__csv_header other = {0};
-        char *row = NULL;
-        size_t n = 0;
-        ITER_TRY(iter__row_set_head(&s->rows, f, rule, &row, &n, err));
-        iter_status status = ITER_OK;
-        if (n)
-            status =
-                iter__csv_header_read(&other, path, row, n, s->rule.delimiter, rule->quotes, err);
-        bool same = n == 0 || other.n == s->header.n;
-        for (int32_t i = 0; status == ITER_OK && n && same && i < other.n; i++)
-            same = strcmp(other.names[i], s->header.names[i]) == 0;
-        iter__csv_header_free(&other);
-        iter__free(row);
-        ITER_TRY(status);
-        if (!same)
-            return iter__fail(err, ITER_EFORMAT, "%s: its header is not that of %s", path,
-                              s->rows.spans.files[0].path);
-    }
-    return ITER_OK;
+    checking c = {s, rule};
+    if (!s->header.named) return ITER_OK;
+    return iter__files_each(s->rows.spans.files[0].path, s->rows.spans.paths.n, ITER_FILES_SCANS,
+                            check_header, &c, err);
 }
 
 static int32_t put_places(const int32_t *columns, int32_t n, int32_t n_columns,

@@ -48,8 +48,8 @@ iter_status iter__row_set_open(iter__row_set *set, const char *path, const char 
 iter_status iter__row_set_head(const iter__row_set *set, uint64_t f, const iter__row_rule *rule,
                                char **out, size_t *out_n, iter_error *err);
 
-/* Finds the rows of all files. Errors: EIO, EFORMAT (UTF-16; no rows), ENOMEM. `use_cache` keeps
- * the result beside each file, `kind` names it (index_cache.h). */
+/* Finds the rows of all files. Errors: EIO, EFORMAT (UTF-16; no rows), ENOMEM. `index_cache` is
+ * the option, `kind` names what is kept (index_cache.h). */
 iter_status iter__row_set_scan(iter__row_set *set, const iter__row_rule *rule, int32_t index_cache,
                                uint32_t kind, iter_error *err);
 
