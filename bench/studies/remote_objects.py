@@ -1,10 +1,10 @@
 """A folder of a million objects in S3: memory for each, seconds to list, seconds to the first batch.
 
-    python3 bench/studies/remote_objects.py ITERBENCH [--objects 1000000] [--classes 1000] [--latency-ms 0]
+    python3 bench/studies/remote_objects.py LIBITER.SO ITERBENCH [--objects 1000000] [--classes 1000] [--latency-ms 0]
 
 A server on loopback answers ListObjectsV2 for names that it makes up, and every object is the same small PNG. It runs in
-processes of its own, so its memory is not counted. Memory is the peak of the process (VmHWM) less that of a run with
-1000 objects, divided by their difference. With --flat the objects lie in one folder without classes.
+processes of its own, so its memory is not counted. Memory is how far the open raises the peak of a process, less what
+it does for 1000 objects, for each further object. With --flat the objects lie in one folder without classes.
 """
 import argparse
 import base64
@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import subprocess
-import threading
+import sys
 import time
 import urllib.parse
 
@@ -38,6 +38,12 @@ class S3(http.server.BaseHTTPRequestHandler):
         head = f"HTTP/1.1 {status} x\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers.items())
         self.wfile.write(head.encode() + b"\r\n" + body)
         self.wfile.flush()
+
+    def handle(self):
+        try:
+            super().handle()
+        except OSError:
+            pass  # the client is gone
 
     def do_HEAD(self):
         time.sleep(S3.latency)
@@ -90,8 +96,20 @@ def serve(listener, classes, each, latency):
     server.serve_forever()
 
 
-def measure(bench, objects, classes, latency):
-    """Peak bytes, seconds until the set is open and until the first batch came (both with starting the program)."""
+OPEN = """
+import ctypes, resource, sys, time
+lib = ctypes.CDLL(sys.argv[1])
+held = ctypes.c_void_p()
+error = ctypes.create_string_buffer(4096)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+begin = time.monotonic()
+status = lib.iter_dataset_open(sys.argv[2].encode(), None, ctypes.byref(held), error)
+print(status, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, time.monotonic() - begin)
+"""
+
+
+def measure(library, bench, objects, classes, latency):
+    """How far opening raises the peak of memory, its seconds, and those until a program has opened it and has a batch."""
     classes = min(classes, objects // 10)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         port = listener.getsockname()[1]
@@ -100,34 +118,32 @@ def measure(bench, objects, classes, latency):
         for one in servers:
             one.start()
     env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    spec = f"folder:s3://photos/train?anonymous=yes&endpoint=http://127.0.0.1:{port}"
-    if not classes:
-        spec += "&labels=no"
+    spec = f"folder:s3://photos/train?anonymous=yes&endpoint=http://127.0.0.1:{port}" + ("" if classes else "&labels=no")
     try:
-        times = []
-        common = ["--data", spec, "--batch", "64", "--workers", "1", "--chain", "resize:8|center-crop:8"]
-        for args in (["plan"] + common, ["--loader", "dataloader", "--source", "ring", "--seconds", "0.01"] + common):
-            begin = time.monotonic()
-            run = subprocess.Popen([bench] + args, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            said = []
-            reader = threading.Thread(target=lambda: said.append(run.stdout.read()))
-            reader.start()
-            _, status, usage = os.wait4(run.pid, 0)
-            reader.join()
-            times.append(time.monotonic() - begin)
-            if status:
-                raise SystemExit(said[0])
-            if args[0] == "plan":
-                peak = usage.ru_maxrss * 1024
+        said = subprocess.run([sys.executable, "-c", OPEN, library, spec], env=env, capture_output=True, text=True,
+                              check=True).stdout.split()
+        if said[0] != "0":
+            raise SystemExit("the set cannot be opened: " + said[0])
+        begin = time.monotonic()
+        with subprocess.Popen([bench, "serve", "--data", spec, "--loader", "dataloader", "--source", "ring", "--batch", "64",
+                               "--workers", "1", "--chain", "resize:8|center-crop:8"], env=env, text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+            run.stdin.write("run 1\n")
+            run.stdin.flush()
+            if not re.match(r"64 [0-9.]+$", run.stdout.readline()):
+                raise SystemExit("the first batch failed")
+            batch = time.monotonic() - begin
+            run.kill()
     finally:
         for one in servers:
             one.terminate()
             one.join()
-    return peak, times[0], times[1]
+    return int(said[1]), float(said[2]), batch
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("library")
     parser.add_argument("iterbench")
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--classes", type=int, default=1000)
@@ -136,8 +152,8 @@ def main():
     a = parser.parse_args()
     classes, latency = 0 if a.flat else a.classes, a.latency_ms / 1000
     few = 1000
-    least = measure(a.iterbench, few, classes, latency)[0]
-    peak, listed, batch = measure(a.iterbench, a.objects, classes, latency)
+    least = measure(a.library, a.iterbench, few, classes, latency)[0]
+    peak, listed, batch = measure(a.library, a.iterbench, a.objects, classes, latency)
     name = "s3://photos/train/" + ("" if a.flat else "c00000/") + "0000000.png"
     print(f"{a.objects} objects, {classes or 'no'} classes, {a.latency_ms:g} ms: {(peak - least) / (a.objects - few):.1f} "
           f"bytes an object at most (its URL has {len(name)}), {listed:.2f} s to open, {batch:.2f} s to the first batch")

@@ -19,7 +19,7 @@
 
 #define LOOKS_MAX   ((uint64_t)1 << 16) /* answers that are kept */
 #define THREADS_MAX 256u
-#define LISTS_MAX   32u /* at a time: S3 grants fewer of them a second than reads */
+#define LISTS_MAX   16u /* at a time: S3 grants fewer of them a second than reads */
 
 /* ---- Many at a time -------------------------------------------------------------------------- */
 
