@@ -1,6 +1,7 @@
 """A server of files that errs as it is told.
 
-Usage: faulty_server.py FOLDER, which prints its port. A URL is http://127.0.0.1:PORT/PLAN/FILE.
+Usage: faulty_server.py FOLDER [LOG], which prints its port. A URL is http://127.0.0.1:PORT/PLAN/FILE.
+Each range that is asked for becomes a line of LOG: FILE FIRST LAST, and how many requests are then being answered.
 PLAN is words joined by '+', each with an optional number K: every K-th answer to a range errs so
 (1 without a number). What comes between them is right, and so is an answer with the whole file.
 
@@ -39,6 +40,8 @@ counts = {}
 seen = collections.defaultdict(lambda: [0, 0, 0])
 buckets = {}
 lock = threading.Lock()
+log = open(sys.argv[2], "a", encoding="utf-8", buffering=1) if len(sys.argv) > 2 else None
+busy = 0
 
 
 def crc32c(data):
@@ -100,7 +103,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(head=True)
 
     def do_GET(self):
-        self.answer(head=False)
+        global busy
+        with lock:
+            busy += 1
+        try:
+            self.answer(head=False)
+        finally:
+            with lock:
+                busy -= 1
 
     def answer(self, head):
         plan, _, name = self.path.lstrip("/").partition("/")
@@ -119,6 +129,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if wanted:
             a, b = wanted.removeprefix("bytes=").split("-")
             first, last = int(a), min(int(b), size - 1)
+        if log:
+            with lock:
+                log.write(f"{name} {first} {last} {busy}\n")
         whole = last - first + 1 >= size
         fault = self.fault_of(plan, first) if not whole else None
         refused = fault in ("busy", "many")

@@ -116,6 +116,6 @@ def check_keys(url, after=0):
     urllib.request.urlopen(request).read()
 
 
-def start_faulty(files):
-    process = start(sys.executable, os.path.join(HERE, "faulty_server.py"), files, stdout=subprocess.PIPE)
+def start_faulty(files, *log):
+    process = start(sys.executable, os.path.join(HERE, "faulty_server.py"), files, *log, stdout=subprocess.PIPE)
     return int(process.stdout.readline())

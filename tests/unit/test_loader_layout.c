@@ -146,6 +146,114 @@ Test(layout, a_block_shuffle_reads_windows) {
     cr_expect_eq(layout_of(m).frames.n, 0);
 }
 
+/* A set of one file of `bytes` at a URL, whose largest sample has `sample`. */
+static made *make_remote(uint64_t sample, uint64_t bytes, uint64_t n) {
+    static iter_file file;
+    made *m = make(sample, 32, 2);
+    file = (iter_file){.bytes = bytes};
+    m->desc.files = &file;
+    m->desc.n_files = 1;
+    m->desc.n_samples = m->in.n_rows = n;
+    m->in.is_remote = true;
+    m->in.can_try = false;
+    return m;
+}
+
+/* What holds for every layout with windows of files at URLs. */
+static void check_remote_frames(const made *m, const iter__layout *l) {
+    const iter__frames_layout *f = &l->frames;
+    const uint64_t mean = m->desc.files[0].bytes / m->desc.n_samples;
+    cr_expect_geq(f->bytes, m->desc.max_extent_bytes[0] + 4096);
+    cr_expect_leq(f->bytes, 8 * MIB);
+    cr_expect_leq(f->piece_rows * mean, 6 * MIB);
+    cr_expect_leq(l->arena_bytes + l->fixed_bytes, m->in.limit);
+    cr_expect_leq((uint64_t)f->n * f->bytes, l->arena_bytes);
+    cr_expect_geq(f->n, l->chunk_rows);
+    cr_expect_gt(f->ahead_rows, 0);
+    cr_expect_geq(f->n, f->a_group * f->in_use);
+}
+
+Test(layout, a_block_shuffle_at_a_url_reads_large_windows) {
+    made *m = make_remote(200000, 200000ull * 100000, 100000);
+    m->in.block_rows = 256;
+    m->in.block_buffer = 16;
+    iter__layout l = layout_of(m);
+    check_remote_frames(m, &l);
+    cr_expect_eq(l.frames.piece_rows, 22); /* 51.2 MB in 12 pieces of about 4 MiB */
+    cr_expect_eq(l.frames.ahead_rows, 4096);
+    /* Small blocks are a window each, and 64 MiB of them are read ahead: 80 of 819,200 bytes. */
+    m = make_remote(3200, 3200ull * 1000000, 1000000);
+    m->in.block_rows = 256;
+    m->in.block_buffer = 16;
+    l = layout_of(m);
+    check_remote_frames(m, &l);
+    cr_expect_eq(l.frames.piece_rows, 256);
+    cr_expect_eq(l.frames.ahead_rows, 5 * 4096);
+    /* The largest sample is eight times the average one: frames are cut for the average. */
+    m = make_remote(800000, 100000ull * 100000, 100000);
+    m->in.block_rows = 512;
+    m->in.block_buffer = 4;
+    l = layout_of(m);
+    check_remote_frames(m, &l);
+    cr_expect_geq(l.frames.piece_rows * 100000, 3 * MIB);
+    /* No room for a group: no window may be asked for twice, so there are none. */
+    m->in.limit = m->opt.memory.limit = 200 * MIB;
+    l = layout_of(m);
+    cr_expect_eq(l.frames.n, 0);
+    cr_expect_gt(l.arena_bytes, 0);
+    /* Large samples are large requests already; files of a sample each have no larger windows. */
+    m = make_remote(2 * MIB, 2 * MIB * 1000, 1000);
+    m->in.block_rows = 256;
+    m->in.block_buffer = 16;
+    cr_expect_eq(layout_of(m).frames.n, 0);
+    m = make_remote(100000, 100000, 1);
+    m->in.block_rows = 256;
+    m->in.block_buffer = 16;
+    cr_expect_eq(layout_of(m).frames.n, 0);
+}
+
+Test(layout, an_ordered_set_at_a_url_reads_windows) {
+    made *m = make_remote(3073, 3073ull * 1000000, 1000000);
+    m->in.is_ordered = true;
+    iter__layout l = layout_of(m);
+    check_remote_frames(m, &l);
+    cr_expect_eq(l.frames.piece_rows, 1364); /* of 3,073 bytes in 4 MiB */
+    cr_expect_geq(l.frames.ahead_rows, 15 * 1364u);
+    cr_expect_eq(l.hot_bytes, 0);
+    m->in.limit = m->opt.memory.limit = 128 * MIB; /* smaller windows, of 1 MiB at least */
+    l = layout_of(m);
+    check_remote_frames(m, &l);
+    cr_expect_geq(l.frames.piece_rows, 341u);
+    m->in.limit = m->opt.memory.limit = 32 * MIB;
+    cr_expect_eq(layout_of(m).frames.n, 0);
+    m->in.limit = (uint64_t)1 << 34;
+    m->opt.memory.limit = 0;
+    m->opt.ranks = 2; /* each rank would read all windows */
+    cr_expect_eq(layout_of(m).frames.n, 0);
+    m->opt.ranks = 1;
+    m->in.is_ordered = false;
+    cr_expect_eq(layout_of(m).frames.n, 0);
+    m->in.is_ordered = true;
+    m->in.is_remote = false;
+    cr_expect_eq(layout_of(m).frames.n, 0);
+}
+
+/* Rows whose blocks may be in the page cache are tried first; the source has memory for blocks that
+ * it fetches, those of a whole window at once. */
+Test(layout, a_cached_set_tries_first) {
+    made *m = make_remote(3073, 3073ull * 1000000, 1000000);
+    m->in.is_ordered = m->in.is_cached = m->in.can_try = true;
+    iter__layout l = layout_of(m);
+    cr_expect_gt(l.frames.n, 0);
+    cr_expect_eq(l.hot_bytes, 24 << 10);
+    cr_expect_eq(l.source_bytes, 64 * MIB);
+    m->in.limit = m->opt.memory.limit = l.fixed_bytes + l.arena_bytes - 50 * MIB;
+    l = layout_of(m);
+    cr_expect_gt(l.frames.n, 0);
+    cr_expect_geq(l.source_bytes, l.frames.bytes + 2 * MIB);
+    cr_expect_leq(l.fixed_bytes + l.arena_bytes, m->in.limit);
+}
+
 /* ---- The limit ------------------------------------------------------------------------------- */
 
 /* The limit that an error names must do; whatever fits stays below it. */

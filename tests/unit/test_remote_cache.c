@@ -2,6 +2,7 @@
  * to the files. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,6 +100,52 @@ Test(remote_cache, keeps) {
     path_of(&a, 5, path);
     cr_assert_eq(stat(path, &st), 0);
     cr_expect_eq(st.st_mode & 0777u, 0600u);
+    iter__cache_close(cache);
+}
+
+/* Drops a file from the page cache. False = this file system keeps it. */
+static bool make_cold(const char *path) {
+    uint8_t byte;
+    struct iovec part = {&byte, 1};
+    const int fd = open(path, O_RDONLY);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(fsync(fd), 0);
+    cr_assert_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    const bool cold = preadv2(fd, &part, 1, 0, RWF_NOWAIT) < 0 && errno == EAGAIN;
+    close(fd);
+    return cold;
+}
+
+/* What is on the disk alone is not read unless the reader may wait, and is summed when it is. */
+Test(remote_cache, cold) {
+    enum { N = 300000 };
+    static uint8_t got[N];
+    char path[160];
+    const iter__cache_key key = iter__cache_key_of("https://h/cold", "\"1\"");
+    iter__cache *cache = open_cache((uint64_t)64 << 20);
+    for (unsigned block = 0; block < 2; block++)
+        cr_assert(keep(cache, &key, block, N, block));
+    cr_expect(is_right(cache, &key, 0, 0, 100, 0)); /* this one is open */
+    for (unsigned block = 0; block < 2; block++) {
+        path_of(&key, block, path);
+        if (!make_cold(path)) cr_skip_test("/tmp keeps files in the page cache");
+        cr_expect_eq(iter__cache_read(cache, &key, block, 50000, got, 100000, false),
+                     ITER_CACHE_COLD);
+        cr_expect(is_right(cache, &key, block, 50000, 100000, block));
+        cr_expect_eq(iter__cache_read(cache, &key, block, 50000, got, 100000, false),
+                     ITER_CACHE_READ);
+        cr_expect(is_right(cache, &key, block, 0, N, block));
+    }
+    cr_expect_eq(iter__cache_read(cache, &key, 2, 0, got, 1, false), ITER_CACHE_NONE);
+    const int fd = open(path, O_WRONLY);
+    cr_assert_eq(pwrite(fd, "?", 1, HEAD + 200000), 1);
+    close(fd);
+    iter__cache_close(cache);
+    cr_assert(make_cold(path));
+    cache = open_cache((uint64_t)64 << 20);
+    cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, false), ITER_CACHE_COLD);
+    cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, true), ITER_CACHE_NONE);
+    cr_expect(!iter__cache_has(cache, &key, 1));
     iter__cache_close(cache);
 }
 
