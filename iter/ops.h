@@ -678,8 +678,9 @@ typedef struct iter_sampler_ops {
     /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. Every rank
      * must get the same answer.
      * Call: required with length; worker; sampler lock; once or more per batch, once per sample
-     * that replaces a failed one, and to read ahead if locality() set `block`; may block. Before
-     * that the creator calls it under no lock, for a few rows that enter saved positions. */
+     * that replaces a failed one, and to read ahead if locality() set `block` or, for files at
+     * URLs, `in_order`; may block. Before that the creator calls it under no lock, for a few rows
+     * that enter saved positions. */
     void (*index)(void *state, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out);
     /* Sequential: starts `epoch` from its beginning.
      * Call: required with next_batch; worker, and iter_loader_restore() before restore(); sampler

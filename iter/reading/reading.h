@@ -5,7 +5,7 @@
  *
  *     no reader --a thread without work wins has_reader--> waits in the source --reaps--> no reader
  *
- * A thread that has work polls instead. Frames (for block shuffles) cut the arena into windows of
+ * A thread that has work polls instead. Frames (see frames.c) cut the arena into windows of
  * files:
  *
  *     empty --load--> loading --reap--> loaded --its group is done--> spent --load--> loading ...
@@ -55,7 +55,7 @@ typedef struct iter__reading {
     uint8_t *arena;
     size_t arena_bytes;
     uint32_t n_regions;
-    iter__frames *frames; /* block shuffles: the arena as windows of files, see frames.c */
+    iter__frames *frames; /* the arena as windows of files, see frames.c; NULL = there are none */
 
     /* Guards all members up to the atomics, and the source's submission side. */
     pthread_mutex_t lock;

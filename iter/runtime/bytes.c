@@ -241,6 +241,7 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const uint64_t free_bytes = opt->memory.limit ? 0
                                                   : iter__memory_free("/proc", "/sys/fs/cgroup") /
                                                         2 / loader->loaded.local_ranks;
+    const bool asks = opt->reading.source != ITER_SOURCE_NULL && !opt->reading.ops;
     *out = (iter__layout_in){
         .opt = opt,
         .desc = &dataset->desc,
@@ -253,8 +254,8 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
         /* without bytes there is nothing to read ahead */
         .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->sampling.locality.block,
         .block_buffer = loader->sampling.locality.group,
-        .is_remote = !opt->reading.ops && iter__dataset_is_remote(dataset),
-        .is_cached = !opt->reading.ops && iter__dataset_is_cached(dataset),
+        .is_remote = asks && iter__dataset_is_remote(dataset),
+        .is_cached = asks && iter__dataset_is_cached(dataset),
         .can_try = opt->reading.ops
                        ? opt->reading.ops->try_read != NULL
                        : !iter__dataset_is_remote(dataset) || iter__dataset_is_cached(dataset),

@@ -405,6 +405,8 @@ iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, it
 static const char *path_text(const iter__layout *layout) {
     if (layout->bytes == BYTES_NONE) return "none to read";
     if (layout->bytes == BYTES_LOADED) return "in memory";
+    if (layout->frames.n && layout->hot_bytes)
+        return "row by row while cached, else windows of files";
     if (layout->frames.n) return "windows of files";
     if (layout->placed_head) return "straight to their rows, else by the arena";
     return layout->hot_bytes ? "row by row while cached, else by the arena" : "by the arena";
