@@ -10,6 +10,11 @@
  *   drop                  locked by the process that drops blocks
  *   bytes                 how many bytes the blocks have, mapped by all
  *
+ * A .part whose lock is held for CLAIM_S is unlinked by a process that wants the block: its owner may
+ * be stopped, or dead while a child that it forked has the handle still. If the owner goes on after
+ * all, it may rename a file that another one writes. That costs the block at most: a file that is
+ * not whole is never read.
+ *
  * A block's bytes are counted before it is written. A process that dies meanwhile leaves too many
  * counted, until the next first process counts anew.
  */
@@ -41,6 +46,7 @@
 
 #define SHARDS    256
 #define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */
+#define CLAIM_S   30                         /* that another process waits for a block */
 #define NAME_HASH 32                         /* digits of a block's name before the '-' */
 
 struct iter__cache {
@@ -266,6 +272,19 @@ void iter__cache_close(iter__cache *cache) {
     iter__free(cache);
 }
 
+/* What a thread of the parent may have left half changed is forgotten, and leaks. */
+void iter__cache_adopt(iter__cache *cache) {
+    if (!cache) return;
+    if (pthread_mutex_trylock(&cache->lock) == 0) {
+        pthread_mutex_unlock(&cache->lock);
+    } else {
+        pthread_mutex_init(&cache->lock, NULL);
+        cache->used = NULL;
+        cache->n_used = cache->capacity = 0;
+    }
+    iter__open_blocks_adopt(cache->open);
+}
+
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 static void drop(iter__cache *cache, const char *name, uint64_t bytes) {
@@ -374,32 +393,48 @@ static void part_of(const char *name, char out[72]) {
     (void)snprintf(out, 72, "%s.part", name);
 }
 
+static int open_part(const iter__cache *cache, const char *part) {
+    char folder[3];
+    int fd = open_file(cache, part);
+    if (fd < 0 && errno == ENOENT) {
+        (void)snprintf(folder, sizeof(folder), "%.2s", part);
+        (void)mkdirat(cache->dir, folder, 0700);
+        fd = open_file(cache, part);
+    }
+    return fd;
+}
+
+/* Whether the open file still has this name. */
+static bool has_name(const iter__cache *cache, int fd, const char *part, struct stat *out) {
+    struct stat there;
+    return fstat(fd, out) == 0 && fstatat(cache->dir, part, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           out->st_ino == there.st_ino && out->st_dev == there.st_dev;
+}
+
 bool iter__cache_claim_block(iter__cache *cache, const iter__cache_key *key, uint64_t block,
                              iter__cache_claim *out) {
-    char part[72], folder[3];
+    char part[72];
     out->fd = -1;
     name_of(key, block, out->name);
     part_of(out->name, part);
     for (int i = 0; i < 3; i++) {
-        int fd = open_file(cache, part);
-        if (fd < 0 && errno == ENOENT) {
-            (void)snprintf(folder, sizeof(folder), "%.2s", out->name);
-            (void)mkdirat(cache->dir, folder, 0700);
-            fd = open_file(cache, part);
-        }
+        struct stat st;
+        const int fd = open_part(cache, part);
         if (fd < 0) return true;
         const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         const bool busy = !locked && errno == EWOULDBLOCK;
-        struct stat mine, there;
         /* Its last holder may have renamed the file meanwhile. */
-        if (locked && fstat(fd, &mine) == 0 && fstatat(cache->dir, part, &there, 0) == 0 &&
-            mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+        const bool named = has_name(cache, fd, part, &st);
+        if (locked && named) {
+            (void)futimens(fd, NULL); /* the claim begins */
             out->fd = fd;
             return true;
         }
         close(fd);
-        if (busy) return false;
-        if (!locked) return true;
+        if (!locked && !busy) return true;
+        if (!busy || !named) continue;
+        if (llabs((long long)time(NULL) - (long long)st.st_mtime) <= CLAIM_S) return false;
+        (void)unlinkat(cache->dir, part, 0);
     }
     return true;
 }

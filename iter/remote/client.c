@@ -1,8 +1,13 @@
 /*
  * client.c - see client.h: the state that requests share.
  *
- * No lock is held while a request runs. Asking for credentials is the one exception: requests of
- * the same client wait for it, because none can be signed without.
+ * No lock is held while a request runs. Asking for credentials is the one exception: `asking` is held
+ * by the thread that asks, and requests of the same client wait for it, because none can be signed
+ * without.
+ *
+ * A child of fork() has the parent's connections, too. It may neither use nor close them: a TLS
+ * connection that is closed says so to the server, on the parent's socket. It leaks them, and makes
+ * its own.
  */
 #include "iter/remote/client_state.h"
 
@@ -13,14 +18,17 @@
 #include <string.h>
 #include <time.h>
 
+#include <openssl/crypto.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/time.h"
+#include "iter/remote/gate.h"
 #include "iter/remote/url.h"
 
-#define IDLE_MAX           16  /* handles that are kept for further calls once a set is open */
+#define POLL_MS            1000
 #define REFRESH_S          300 /* before credentials expire */
 #define PAUSE_FIRST_NS     50000000
 #define PAUSE_MOST_NS      ((int64_t)10 * 1000000000)
@@ -70,6 +78,23 @@ static const char *env(const char *name) {
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
+/* Takes the lock. In a child of fork(), for the first time, also leaves the parent's connections
+ * alone and makes the locks that the gate does not keep free. */
+static void lock(iter__remote *remote) {
+    iter__gate_enter();
+    pthread_mutex_lock(&remote->lock);
+    if (remote->n_forks == iter__gate_forks()) return;
+    remote->n_forks = iter__gate_forks();
+    remote->n_lines = 0;
+    pthread_mutex_init(&remote->asking, NULL);
+    iter__cache_adopt(remote->cache);
+}
+
+static void unlock(iter__remote *remote) {
+    pthread_mutex_unlock(&remote->lock);
+    iter__gate_leave();
+}
+
 static void choose_region(iter__remote *remote, const char *given) {
     char of_profile[ITER_REGION_BYTES] = "";
     const char *region = given ? given : env("AWS_REGION");
@@ -92,6 +117,8 @@ iter_status iter__remote_create(const iter__remote_options *options, iter__remot
     atomic_init(&remote->refs, 1);
     pthread_mutex_init(&remote->lock, NULL);
     iter__ahead_init(&remote->ahead);
+    pthread_mutex_init(&remote->asking, NULL);
+    remote->n_forks = iter__gate_forks();
     const char *endpoint = o->endpoint;
     if (!endpoint) endpoint = env("AWS_ENDPOINT_URL_S3");
     if (!endpoint) endpoint = env("AWS_ENDPOINT_URL");
@@ -134,9 +161,13 @@ iter__remote *iter__remote_ref(iter__remote *remote) {
 
 void iter__remote_unref(iter__remote *remote) {
     if (!remote || atomic_fetch_sub_explicit(&remote->refs, 1, memory_order_acq_rel) != 1) return;
+    lock(remote);
     for (uint32_t i = 0; i < remote->n_idle; i++)
         curl_easy_cleanup(remote->idle[i]);
-    iter__free(remote->idle);
+    for (uint32_t i = 0; i < remote->n_lines; i++)
+        curl_multi_cleanup(remote->lines[i]);
+    unlock(remote);
+    iter__free(remote->lines);
     iter__versions_free(&remote->versions);
     iter__ahead_free(&remote->ahead);
     iter__secrets_free(&remote->secrets);
@@ -144,6 +175,7 @@ void iter__remote_unref(iter__remote *remote) {
     iter__free(remote->endpoint);
     iter__free(remote->profile);
     pthread_mutex_destroy(&remote->lock);
+    pthread_mutex_destroy(&remote->asking);
     iter__free(remote);
 }
 
@@ -176,16 +208,16 @@ iter__remote *iter__remote_of(const char *path) {
 
 char *iter__remote_hide(iter__remote *remote, const char *url) {
     if (!remote) return iter__strdup(url);
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     char *hidden = iter__secrets_hide(&remote->secrets, url);
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
     return hidden;
 }
 
 char *iter__remote_reveal(iter__remote *remote, const char *url) {
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     char *whole = iter__secrets_reveal(&remote->secrets, url);
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
     return whole;
 }
 
@@ -230,49 +262,98 @@ int64_t iter__remote_pause_ns(unsigned n_tries) {
 
 CURL *iter__remote_easy(iter__remote *remote) {
     CURL *easy = NULL;
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     if (remote->n_idle > 0) easy = remote->idle[--remote->n_idle];
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
     return easy ? easy : curl_easy_init();
 }
 
 void iter__remote_easy_back(iter__remote *remote, CURL *easy) {
     if (!easy) return;
     curl_easy_reset(easy);
-    pthread_mutex_lock(&remote->lock);
-    if (!remote->idle) {
-        const uint32_t most = iter__max_u32(IDLE_MAX, remote->connections);
-        remote->idle = iter__alloc(most, sizeof(CURL *));
-        remote->idle_capacity = remote->idle ? most : 0;
+    lock(remote);
+    if (remote->n_idle < ITER_IDLE_MAX)
+        remote->idle[remote->n_idle++] = easy;
+    else
+        curl_easy_cleanup(easy);
+    unlock(remote);
+}
+
+static CURLM *take_line(iter__remote *remote) {
+    CURLM *line = NULL;
+    lock(remote);
+    if (remote->n_lines > 0) line = remote->lines[--remote->n_lines];
+    unlock(remote);
+    return line ? line : curl_multi_init();
+}
+
+static void give_line_back(iter__remote *remote, CURLM *line) {
+    lock(remote);
+    if (!remote->lines) {
+        const uint32_t most = iter__max_u32(ITER_IDLE_MAX, remote->connections);
+        remote->lines = iter__alloc(most, sizeof(*remote->lines));
+        remote->line_capacity = remote->lines ? most : 0;
     }
-    const bool keep = remote->n_idle < remote->idle_capacity;
-    if (keep) remote->idle[remote->n_idle++] = easy;
-    pthread_mutex_unlock(&remote->lock);
-    if (!keep) curl_easy_cleanup(easy);
+    if (remote->n_lines < remote->line_capacity)
+        remote->lines[remote->n_lines++] = line;
+    else
+        (void)curl_multi_cleanup(line);
+    unlock(remote);
+}
+
+/* Performs what was added to a line. Only the steps that do not block are inside the gate. */
+static CURLcode perform_added(CURLM *line) {
+    CURLMcode code = CURLM_OK;
+    int running = 1, left;
+    for (;;) {
+        iter__gate_enter();
+        code = curl_multi_perform(line, &running);
+        iter__gate_leave();
+        if (code != CURLM_OK || !running) break;
+        code = curl_multi_poll(line, NULL, 0, POLL_MS, NULL);
+        if (code != CURLM_OK) break;
+    }
+    const CURLMsg *message = curl_multi_info_read(line, &left);
+    if (code == CURLM_OK && message && message->msg == CURLMSG_DONE) return message->data.result;
+    return CURLE_OUT_OF_MEMORY;
+}
+
+CURLcode iter__remote_run(iter__remote *remote, CURL *easy) {
+    CURLM *line = take_line(remote);
+    if (!line) return CURLE_OUT_OF_MEMORY;
+    CURLcode result = CURLE_OUT_OF_MEMORY;
+    if (curl_multi_add_handle(line, easy) == CURLM_OK) {
+        result = perform_added(line);
+        iter__gate_enter();
+        (void)curl_multi_remove_handle(line, easy);
+        iter__gate_leave();
+    }
+    give_line_back(remote, line);
+    return result;
 }
 
 void iter__remote_opened(iter__remote *remote) {
     if (!remote) return;
     iter__ahead_end(&remote->ahead);
-    pthread_mutex_lock(&remote->lock);
-    remote->idle_capacity = iter__min_u32(remote->idle_capacity, IDLE_MAX);
-    while (remote->n_idle > remote->idle_capacity)
-        curl_easy_cleanup(remote->idle[--remote->n_idle]);
-    pthread_mutex_unlock(&remote->lock);
+    lock(remote);
+    remote->line_capacity = iter__min_u32(remote->line_capacity, ITER_IDLE_MAX);
+    while (remote->n_lines > remote->line_capacity)
+        (void)curl_multi_cleanup(remote->lines[--remote->n_lines]);
+    unlock(remote);
 }
 
 /* ---- Versions -------------------------------------------------------------------------------- */
 
 void iter__remote_version_set(iter__remote *remote, const char *url, const char *etag) {
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     iter__versions_set(&remote->versions, url, etag);
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
 }
 
 void iter__remote_version_get(iter__remote *remote, const char *url, char out[ITER_ETAG_BYTES]) {
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     iter__versions_get(&remote->versions, url, out);
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
 }
 
 /* ---- Credentials ----------------------------------------------------------------------------- */
@@ -293,7 +374,6 @@ static size_t take_answer(char *bytes, size_t size, size_t n, void *user) {
 
 static bool ask(void *user, const char *url, bool put, const char *header, char *out,
                 size_t capacity) {
-    (void)user;
     answer a = {.out = out, .capacity = capacity};
     long status = 0;
     CURL *easy = curl_easy_init();
@@ -312,28 +392,51 @@ static bool ask(void *user, const char *url, bool put, const char *header, char 
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_answer);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, &a);
-    const CURLcode code = curl_easy_perform(easy);
+    const CURLcode code = iter__remote_run(user, easy);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_slist_free_all(headers);
     curl_easy_cleanup(easy);
     return code == CURLE_OK && status == 200;
 }
 
-static iter_status need_credentials(iter__remote *remote, iter_error *err) {
-    const iter__credentials *c = &remote->credentials;
-    const bool old = c->expires_s && (int64_t)time(NULL) > c->expires_s - REFRESH_S;
-    if (remote->has_credentials && !old) return ITER_OK;
-    iter__credentials found;
-    const iter_status status =
-        iter__credentials_find(remote->profile ? remote->profile : "", ask, NULL, &found, err);
+/* Whether the credentials will do for `seconds` from now on. With the lock held. */
+static bool will_do(const iter__remote *remote, int64_t seconds) {
+    const int64_t expires_s = remote->credentials.expires_s;
+    return remote->has_credentials && (!expires_s || (int64_t)time(NULL) < expires_s - seconds);
+}
+
+/* Asks the chain. Old credentials may still do until they really expire. */
+static iter_status ask_chain(iter__remote *remote, iter_error *err) {
+    iter__credentials *found = iter__alloc(1, sizeof(*found));
+    if (!found) return iter__fail(err, ITER_ENOMEM, "no memory for credentials");
+    iter_status status =
+        iter__credentials_find(remote->profile ? remote->profile : "", ask, remote, found, err);
+    lock(remote);
     if (status == ITER_OK) {
-        remote->credentials = found;
+        remote->credentials = *found;
         remote->has_credentials = true;
         remote->key_of[0] = '\0';
+    } else if (will_do(remote, 0)) {
+        status = ITER_OK;
     }
-    /* Old ones may still do until they really expire. */
-    const bool usable = remote->has_credentials && (int64_t)time(NULL) < c->expires_s;
-    return usable ? ITER_OK : status;
+    unlock(remote);
+    OPENSSL_cleanse(found, sizeof(*found));
+    iter__free(found);
+    return status;
+}
+
+static iter_status need_credentials(iter__remote *remote, iter_error *err) {
+    lock(remote);
+    bool enough = will_do(remote, REFRESH_S);
+    unlock(remote);
+    if (enough) return ITER_OK;
+    pthread_mutex_lock(&remote->asking);
+    lock(remote); /* another thread may have asked meanwhile */
+    enough = will_do(remote, REFRESH_S);
+    unlock(remote);
+    const iter_status status = enough ? ITER_OK : ask_chain(remote, err);
+    pthread_mutex_unlock(&remote->asking);
+    return status;
 }
 
 iter_status iter__remote_signer(iter__remote *remote, const char *time_text, iter__signer *out,
@@ -341,8 +444,9 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
     char date[9];
     (void)snprintf(date, sizeof(date), "%.8s", time_text);
     char key_of[sizeof(remote->key_of)];
-    pthread_mutex_lock(&remote->lock);
-    iter_status status = need_credentials(remote, err);
+    ITER_TRY(need_credentials(remote, err));
+    iter_status status = ITER_OK;
+    lock(remote);
     (void)snprintf(key_of, sizeof(key_of), "%s%.*s", date, ITER_REGION_BYTES - 1, remote->region);
     if (status == ITER_OK && strcmp(key_of, remote->key_of) != 0) {
         status = iter__sigv4_key(remote->credentials.secret, date, remote->region, "s3",
@@ -355,22 +459,22 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
         strcpy(out->region, remote->region);
         memcpy(out->key, remote->key, sizeof(out->key));
     }
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
     return status;
 }
 
 void iter__remote_forget_credentials(iter__remote *remote) {
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     remote->has_credentials = false;
     remote->key_of[0] = '\0';
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
 }
 
 bool iter__remote_move(iter__remote *remote, const char *region) {
-    pthread_mutex_lock(&remote->lock);
+    lock(remote);
     const bool other = strcmp(remote->region, region) != 0 && strlen(region) < ITER_REGION_BYTES;
     if (other) strcpy(remote->region, region);
-    pthread_mutex_unlock(&remote->lock);
+    unlock(remote);
     return other;
 }
 

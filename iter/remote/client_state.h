@@ -16,6 +16,7 @@
 #ifdef ITER_HAVE_REMOTE
 
 #define ITER_REGION_BYTES 64
+#define ITER_IDLE_MAX     16
 
 struct iter__remote {
     atomic_uint refs;
@@ -31,7 +32,10 @@ struct iter__remote {
     atomic_uint n_files; /* open: iter__remote_file */
     iter__ahead ahead;
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t asking; /* held while credentials are asked for; taken before `lock` */
+
+    pthread_mutex_t lock; /* inside the gate (gate.h); guards all below */
+    unsigned n_forks;     /* iter__gate_forks() of the process that `lines` belong to */
     char region[ITER_REGION_BYTES];
     iter__credentials credentials;
     bool has_credentials;
@@ -39,8 +43,10 @@ struct iter__remote {
     uint8_t key[ITER_SHA256_BYTES];
     iter__versions versions;
     iter__secrets secrets;
-    CURL **idle; /* [idle_capacity], n_idle in use */
-    uint32_t n_idle, idle_capacity;
+    CURL *idle[ITER_IDLE_MAX]; /* handles that are kept for further calls, without connections */
+    CURLM **lines;             /* [line_capacity], n_lines in use: connections that are kept for
+                                * iter__remote_run() */
+    uint32_t n_idle, n_lines, line_capacity;
 };
 
 /* Remembers an object's ETag, or writes the one that is known ("" = none). */

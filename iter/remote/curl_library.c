@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "iter/core/error.h"
+#include "iter/remote/gate.h"
 
 #ifdef ITER_CURL_AT_RUN_TIME
 
@@ -98,7 +99,10 @@ static iter_error failure = {.status = ITER_OK};
 
 static void start(void) {
     if (open_library(&failure) < 0) return;
+    iter__gate_hook();
+    iter__gate_enter();
     const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+    iter__gate_leave();
     if (code != CURLE_OK)
         (void)iter__fail(&failure, ITER_EUNSUPPORTED,
                          "URLs cannot be read: libcurl does not start: %s",

@@ -287,6 +287,25 @@ static void take_out(part *p, iter__open_block *b) {
     b->fd = -1;
 }
 
+/* A part that was being changed at the fork is emptied; its handles stay open, unused. */
+void iter__open_blocks_adopt(iter__open_blocks *blocks) {
+    for (uint32_t i = 0; i < PARTS; i++) {
+        part *p = &blocks->parts[i];
+        const bool is_whole = pthread_mutex_trylock(&p->lock) == 0;
+        if (!is_whole) {
+            pthread_mutex_init(&p->lock, NULL);
+            pthread_mutex_lock(&p->lock);
+        }
+        for (uint32_t k = 0; k < p->n; k++) {
+            iter__open_block *b = &p->slots[k];
+            b->n_users = 0;
+            if (!is_whole) b->fd = p->buckets[k] = -1;
+            if (b->fd >= 0 && b->is_gone) take_out(p, b);
+        }
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
 iter__open_block *iter__open_blocks_find(iter__open_blocks *blocks, const iter__cache_key *key,
                                          uint64_t block) {
     const uint64_t hash = hash_of(key->hash, block);

@@ -64,7 +64,8 @@ iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
             status = iter__fail(err, status, "%s: %s", r->url, why.message);
             break;
         }
-        const iter__request_end end = iter__request_judge(remote, r, curl_easy_perform(r->easy));
+        const iter__request_end end =
+            iter__request_judge(remote, r, iter__remote_run(remote, r->easy));
         if (end == ITER_REQUEST_DONE) break;
         if (n == 1 && r->n_payload) until = iter__now_ns() + limit;
         const int64_t pause = iter__max_i64(iter__remote_pause_ns(n - 1), r->wait_ns);

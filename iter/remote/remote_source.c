@@ -32,6 +32,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/remote/gate.h"
 #include "iter/remote/pace.h"
 #include "iter/remote/url.h"
 
@@ -177,6 +178,19 @@ static void fail_read(remote_source *s, transfer *t, int32_t os_error) {
     hand_over(s, t);
 }
 
+static void perform(remote_source *s) {
+    int running;
+    iter__gate_enter();
+    (void)curl_multi_perform(s->multi, &running);
+    iter__gate_leave();
+}
+
+static void take_out(remote_source *s, CURL *easy) {
+    iter__gate_enter();
+    (void)curl_multi_remove_handle(s->multi, easy);
+    iter__gate_leave();
+}
+
 /* Sends a read's request. If that cannot be done the read fails. */
 static void start(remote_source *s, transfer *t, int64_t now) {
     iter_error why = {.status = ITER_OK};
@@ -227,7 +241,7 @@ static void retry_or_fail(remote_source *s, transfer *t, iter__request_end end) 
 static iter__request_end stop(remote_source *s, transfer *t, CURLcode code) {
     iter__remote *client = client_of(s, t->read->object);
     const iter__request_end end = iter__request_judge(client, &t->request, code);
-    (void)curl_multi_remove_handle(s->multi, t->request.easy);
+    take_out(s, t->request.easy);
     iter__remote_easy_back(client, t->request.easy);
     t->request.easy = NULL;
     s->n_active--;
@@ -346,8 +360,8 @@ static int64_t drive(remote_source *s) {
     if (canceled || dropped) end_some(s, canceled);
     if (canceled) return INT64_MAX;
     int64_t next_ns = start_more(s);
-    int running = 0, left = 0;
-    (void)curl_multi_perform(s->multi, &running);
+    int left = 0;
+    perform(s);
     bool ended = false;
     for (const CURLMsg *message; (message = curl_multi_info_read(s->multi, &left));) {
         if (message->msg != CURLMSG_DONE) continue;
@@ -359,7 +373,7 @@ static int64_t drive(remote_source *s) {
     }
     if (ended) {
         next_ns = start_more(s);
-        (void)curl_multi_perform(s->multi, &running); /* sends them */
+        perform(s); /* sends them */
     }
     return next_ns;
 }
@@ -370,7 +384,9 @@ static void remote_close(void *state) {
     remote_source *s = state;
     if (s->multi) {
         if (s->transfers) end_some(s, true);
+        iter__gate_enter();
         curl_multi_cleanup(s->multi);
+        iter__gate_leave();
     }
     iter__free(s->transfers);
     iter__free(s->queued.reads);

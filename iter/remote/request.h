@@ -93,9 +93,12 @@ typedef void iter__request_rewind(iter__request *request);
 iter_status iter__remote_perform(iter__remote *remote, iter__request *request,
                                  iter__request_rewind *rewind, unsigned n_before, iter_error *err);
 
-/* A handle, with its connections if it was used before. NULL without memory. */
+/* A handle. NULL without memory. */
 CURL *iter__remote_easy(iter__remote *remote);
 void iter__remote_easy_back(iter__remote *remote, CURL *easy);
+
+/* Performs a handle's request with one of the client's connections. Blocks. */
+CURLcode iter__remote_run(iter__remote *remote, CURL *easy);
 
 /* Nanoseconds to wait before try number `n_tries` + 1. */
 int64_t iter__remote_pause_ns(unsigned n_tries);

@@ -26,7 +26,6 @@ static int judge(const char *const *lines, bool is_whole, const char *etag, cons
     for (const char *at = bytes; *at; at++)
         iter__checksum_add(&sum, at, 1);
     const bool wrong = iter__checksum_is_wrong(&sum);
-    iter__checksum_clear(&sum);
     return wrong ? 0 : compared ? 1 : -1;
 }
 

@@ -1,0 +1,91 @@
+"""Children of fork() read sets at URLs beside their parent: all bytes are right, and nothing hangs."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import test_remote  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.environ.get("ITER_LIBRARY") or os.path.join(
+    os.path.dirname(os.path.dirname(os.environ["ITERBENCH"])), "libiter.so")
+ROUNDS = 2
+
+
+def run(*args, **env):
+    more = dict(test_remote.ENV, LIBITER_LIBRARY=LIBRARY, PYTHONPATH=os.path.join(test_remote.SOURCE, "python"),
+                PYTHONWARNINGS="ignore", **env)
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, env=more, timeout=240)
+
+
+class Fork(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if os.environ.get("ITER_SHARED") == "0" or not os.path.exists(LIBRARY):
+            raise unittest.SkipTest("there is no shared library")
+        tried = run("-c", "import libiter")
+        if "runtime does not come first" in tried.stderr or "No module named 'numpy'" in tried.stderr:
+            raise unittest.SkipTest(tried.stderr.strip().splitlines()[-1])
+
+    def same(self, base, rounds=ROUNDS, **env):
+        """What all processes read from `base` is what is read from files."""
+        spec = "tokens:{}/tokens.bin?length=64"
+        local = run(os.path.join(HERE, "fork_program.py"), spec.format(test_remote.sets().files), "1").stdout.split()
+        self.assertEqual(local, local[:1] * 5)
+        with tempfile.TemporaryDirectory() as cache:
+            for more in ("", f"&cache={cache}")[:rounds]:
+                done = run(os.path.join(HERE, "fork_program.py"), spec.format(base) + more, str(rounds), **env)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout.split(), local[:1] * (5 * rounds), more)
+
+    def test_http(self):
+        s = test_remote.sets()
+        if not s.http:
+            self.skipTest("no nginx, or no openssl")
+        self.same(f"http://127.0.0.1:{s.http}")
+
+    def test_https(self):
+        s = test_remote.sets()
+        if not s.https:
+            self.skipTest("no nginx, or no openssl")
+        self.same(f"https://127.0.0.1:{s.https}", SSL_CERT_FILE=os.path.join(s.folder, "ca.pem"))
+
+    def test_s3(self):
+        s = test_remote.sets()
+        if not s.s3:
+            self.skipTest("moto and boto3 are not installed")
+        self.same("s3://sets", 1, **s.s3_env())  # moto is slow
+
+    def test_claim_of_a_stopped_process(self):
+        """A process that is stopped while it fetches blocks does not stop those that share its cache."""
+        s = test_remote.sets()
+        spec = "tokens:{}/stopped.bin?length=1000"
+        with open(os.path.join(s.files, "stopped.bin"), "wb") as out:
+            out.write(bytes(i * 31 + (i >> 8) & 255 for i in range(1500000)))
+        local = test_remote.hash_of(spec.format(s.files), "--batch", "16")
+        with tempfile.TemporaryDirectory() as cache:
+            slow = spec.format(f"http://127.0.0.1:{s.faulty}/slow-3000") + f"&cache={cache}"
+            stopped = subprocess.Popen([test_remote.BENCH, "fetch", "--data", slow], env=test_remote.ENV,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            parts = []
+            while not parts:
+                self.assertIsNone(stopped.poll())
+                time.sleep(0.01)
+                parts = [os.path.join(root, name) for root, _, names in os.walk(cache) for name in names
+                         if name.endswith(".part")]
+            stopped.send_signal(signal.SIGSTOP)
+            try:
+                for part in parts:  # as if it had stood still for a minute
+                    os.utime(part, (time.time() - 60, time.time() - 60))
+                self.assertEqual(test_remote.hash_of(slow, "--batch", "16", "--source", "ring"), local)
+            finally:
+                stopped.kill()
+                stopped.wait()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
