@@ -30,6 +30,7 @@
 
 #define POLL_MS            1000
 #define REFRESH_S          300 /* before credentials expire */
+#define ASK_PAUSE_S        10  /* while the credentials that are there still do */
 #define PAUSE_FIRST_NS     50000000
 #define PAUSE_MOST_NS      ((int64_t)10 * 1000000000)
 #define CREDENTIALS_WAIT_S 2L
@@ -399,10 +400,16 @@ static bool ask(void *user, const char *url, bool put, const char *header, char 
     return code == CURLE_OK && status == 200;
 }
 
-/* Whether the credentials will do for `seconds` from now on. With the lock held. */
-static bool will_do(const iter__remote *remote, int64_t seconds) {
+/* Whether no new credentials are needed now. If a service gives none, or such that expire soon, it
+ * is not asked by each request: the ones that are there do until they really expire. */
+static bool will_do(iter__remote *remote, bool pressing) {
+    const int64_t now = (int64_t)time(NULL);
+    lock(remote);
     const int64_t expires_s = remote->credentials.expires_s;
-    return remote->has_credentials && (!expires_s || (int64_t)time(NULL) < expires_s - seconds);
+    const int64_t early_s = pressing || now < remote->ask_after_s ? 0 : REFRESH_S;
+    const bool enough = remote->has_credentials && (!expires_s || now < expires_s - early_s);
+    unlock(remote);
+    return enough;
 }
 
 /* Asks the chain. Old credentials may still do until they really expire. */
@@ -412,29 +419,24 @@ static iter_status ask_chain(iter__remote *remote, iter_error *err) {
     iter_status status =
         iter__credentials_find(remote->profile ? remote->profile : "", ask, remote, found, err);
     lock(remote);
+    remote->ask_after_s = (int64_t)time(NULL) + ASK_PAUSE_S;
     if (status == ITER_OK) {
         remote->credentials = *found;
         remote->has_credentials = true;
         remote->key_of[0] = '\0';
-    } else if (will_do(remote, 0)) {
-        status = ITER_OK;
     }
     unlock(remote);
+    if (status < 0 && will_do(remote, true)) status = ITER_OK;
     OPENSSL_cleanse(found, sizeof(*found));
     iter__free(found);
     return status;
 }
 
 static iter_status need_credentials(iter__remote *remote, iter_error *err) {
-    lock(remote);
-    bool enough = will_do(remote, REFRESH_S);
-    unlock(remote);
-    if (enough) return ITER_OK;
+    if (will_do(remote, false)) return ITER_OK;
     pthread_mutex_lock(&remote->asking);
-    lock(remote); /* another thread may have asked meanwhile */
-    enough = will_do(remote, REFRESH_S);
-    unlock(remote);
-    const iter_status status = enough ? ITER_OK : ask_chain(remote, err);
+    /* Another thread may have asked meanwhile. */
+    const iter_status status = will_do(remote, false) ? ITER_OK : ask_chain(remote, err);
     pthread_mutex_unlock(&remote->asking);
     return status;
 }
@@ -463,11 +465,13 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
     return status;
 }
 
-void iter__remote_forget_credentials(iter__remote *remote) {
+bool iter__remote_forget_credentials(iter__remote *remote) {
     lock(remote);
+    const bool may_expire = remote->credentials.token[0] != '\0';
     remote->has_credentials = false;
     remote->key_of[0] = '\0';
     unlock(remote);
+    return may_expire;
 }
 
 bool iter__remote_move(iter__remote *remote, const char *region) {

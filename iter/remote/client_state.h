@@ -39,6 +39,7 @@ struct iter__remote {
     char region[ITER_REGION_BYTES];
     iter__credentials credentials;
     bool has_credentials;
+    int64_t ask_after_s;                /* since 1970: not again before, if they still do */
     char key_of[8 + ITER_REGION_BYTES]; /* date and region that `key` is of */
     uint8_t key[ITER_SHA256_BYTES];
     iter__versions versions;
@@ -72,8 +73,9 @@ typedef struct iter__signer {
 iter_status iter__remote_signer(iter__remote *remote, const char *time_text, iter__signer *out,
                                 iter_error *err);
 
-/* The next signer asks the chain again. */
-void iter__remote_forget_credentials(iter__remote *remote);
+/* The next signer asks the chain again. False = the credentials had no token, so they do not
+ * expire. */
+bool iter__remote_forget_credentials(iter__remote *remote);
 
 /* The bucket lies in another region than was thought; true if that is new. */
 bool iter__remote_move(iter__remote *remote, const char *region);

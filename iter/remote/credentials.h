@@ -6,6 +6,10 @@
  * profile that is given, or AWS_PROFILE, or "default"; then a container's service
  * (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI); then the machine's (169.254.169.254),
  * unless AWS_EC2_METADATA_DISABLED is true. A profile that is named comes before the environment.
+ *
+ * Roles, web identities, single sign-on and credential_process are not supported. If the
+ * environment or the profile asks for one, find() fails: what comes later in the chain has the
+ * keys of another identity.
  */
 #ifndef ITER_REMOTE_CREDENTIALS_H
 #define ITER_REMOTE_CREDENTIALS_H
@@ -19,7 +23,7 @@
 typedef struct iter__credentials {
     char access_key[160];
     char secret[256];
-    char token[4096];   /* "" = none */
+    char token[8192];   /* "" = none */
     int64_t expires_s;  /* since 1970; 0 = never */
     const char *origin; /* in words */
 } iter__credentials;
@@ -30,7 +34,7 @@ typedef bool iter__credentials_ask(void *user, const char *url, bool put, const 
                                    char *out, size_t capacity);
 
 /* Walks the chain. `profile` "" = none is named. Errors: EINVAL (nothing has any, with what was
- * looked at; a profile that is named and does not exist). */
+ * looked at; a profile that does not exist; a key without its secret; what is not supported). */
 iter_status iter__credentials_find(const char *profile, iter__credentials_ask *ask, void *user,
                                    iter__credentials *out, iter_error *err);
 

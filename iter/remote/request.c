@@ -481,6 +481,12 @@ static iter__request_end judge_status(iter__remote *remote, iter__request *r) {
     /* What was sent arrived changed, or too slowly. */
     if (r->status == 400 && (says(r, "XAmzContentSHA256Mismatch") || says(r, "RequestTimeout")))
         return ITER_REQUEST_AGAIN;
+    /* An answer to HEAD has no body to say so. New credentials are tried, once. */
+    if ((r->status == 400 || r->status == 403) && r->kind == ITER_REQUEST_HEAD && !r->renewed &&
+        iter__url_is_s3(r->url) && !remote->anonymous) {
+        r->renewed = iter__remote_forget_credentials(remote);
+        if (r->renewed) return ITER_REQUEST_AGAIN;
+    }
     return ITER_REQUEST_FAILED;
 }
 

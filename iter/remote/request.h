@@ -47,6 +47,7 @@ typedef struct iter__request {
     /* Asked now and then by the thread that performs: true ends it with ECANCELED. NULL = never. */
     bool (*is_over)(void *over);
     void *over;
+    bool renewed; /* false at first: set if HEAD is tried again with new credentials */
 
     /* Set while it runs: */
     CURL *easy;
