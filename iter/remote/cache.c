@@ -199,7 +199,7 @@ static void count_entry(void *user, const entry *e, bool is_part) {
 /* ---- Opening --------------------------------------------------------------------------------- */
 
 static int open_file(const iter__cache *cache, const char *name) {
-    return openat(cache->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return openat(cache->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 }
 
 /* Counts if no other process uses the folder, and says that this one does. */

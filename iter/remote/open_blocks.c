@@ -112,7 +112,9 @@ iter__cache_answer iter__block_open(int dir, const char *name, const iter__cache
                                     uint64_t block, bool may_wait, iter__open_block *out,
                                     int64_t *out_bytes) {
     struct stat st = {0};
-    *out = (iter__open_block){.fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
+    /* O_NONBLOCK: another program may have put a FIFO there. */
+    *out =
+        (iter__open_block){.fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
     *out_bytes = -1;
     if (out->fd < 0) return ITER_CACHE_NONE;
     iter__cache_answer answer = ITER_CACHE_NONE;

@@ -134,8 +134,9 @@ static char *list_query(const char *prefix, const char *next, unsigned most) {
 
 typedef struct listing {
     iter__remote *remote;
-    const char *url; /* of the folder */
-    size_t n_prefix; /* bytes of each key that are the folder's */
+    const char *url;    /* of the folder */
+    const char *prefix; /* of each key: the folder's */
+    size_t n_prefix;
     size_t n_bucket; /* bytes of url up to the bucket's end */
     iter__remote_visit *visit;
     void *user;
@@ -145,6 +146,8 @@ typedef struct listing {
 static iter_status visit_entry(void *user, const iter__s3_entry *entry, iter_error *err) {
     listing *l = user;
     const size_t n_key = strlen(entry->key);
+    if (strncmp(entry->key, l->prefix, l->n_prefix) != 0)
+        return iter__fail(err, ITER_EFORMAT, "the name '%.200s' is not in the folder", entry->key);
     if (n_key <= l->n_prefix) return ITER_OK; /* the folder itself, as an object of no bytes */
     l->n++;
     if (!l->visit) return ITER_OK;
@@ -174,6 +177,7 @@ static iter_status list(iter__remote *remote, const char *url, iter__remote_visi
     if (!prefix) return iter__fail(err, ITER_ENOMEM, "%s: no memory to list it", url);
     listing l = {.remote = remote,
                  .url = url,
+                 .prefix = prefix,
                  .n_prefix = strlen(prefix),
                  .n_bucket = strlen("s3://") + n_bucket,
                  .visit = visit,
@@ -182,9 +186,7 @@ static iter_status list(iter__remote *remote, const char *url, iter__remote_visi
     page p = {.text = NULL};
     iter_status status = ITER_OK;
     do {
-        char *query = list_query(prefix, next, visit ? 1000 : 2);
-        iter__free(next);
-        next = NULL;
+        char *query = list_query(prefix, next, visit ? 1000 : 2), *after = NULL;
         if (!query) {
             status = iter__fail(err, ITER_ENOMEM, "%s: no memory to list it", url);
             break;
@@ -196,12 +198,16 @@ static iter_status list(iter__remote *remote, const char *url, iter__remote_visi
         iter__free(query);
         if (status == ITER_OK) {
             iter_error why = {.status = ITER_OK};
-            status = iter__s3_list_parse(p.text, p.n, visit_entry, &l, &next, &why);
+            status = iter__s3_list_parse(p.text, p.n, visit_entry, &l, &after, &why);
+            if (status == ITER_OK && after && next && strcmp(after, next) == 0)
+                status = iter__fail(&why, ITER_EFORMAT, "it goes on where it went on before");
             if (status < 0)
                 status = why.message[0]
                              ? iter__fail(err, status, "%s: the list: %s", url, why.message)
                              : status;
         }
+        iter__free(next);
+        next = after;
     } while (status == ITER_OK && next && visit);
     iter__free(next);
     iter__free(p.text);

@@ -30,6 +30,8 @@
 #define REDIRECTS_MAX   5L
 #define BUFFER_BYTES    (512L << 10)
 #define HEADERS_MAX     6
+#define HEAD_BYTES_MAX  ((size_t)256 << 10) /* of all heads of a request */
+#define SAID_BYTES_MAX  ((size_t)64 << 10)  /* of an answer that says no */
 #define HOST_BYTES      512
 #define SIGNATURE_BYTES 768
 #define WRONG_MOST      4 /* answers with a wrong checksum, until the request fails */
@@ -58,7 +60,7 @@ static void keep(const char *value, size_t n, char *out, size_t capacity) {
     out[n] = '\0';
 }
 
-/* "bytes 0-99/1234": where it begins, and the whole. */
+/* "bytes 0-99/1234": where it begins, and the whole, which may be "*". */
 static void take_range(iter__request *r, const char *value, size_t n) {
     char text[96];
     keep(value, n, text, sizeof(text));
@@ -66,6 +68,8 @@ static void take_range(iter__request *r, const char *value, size_t n) {
     if (sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &first, &last, &total) == 3) {
         r->range_offset = first;
         r->total = total;
+    } else if (sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/*", &first, &last) == 2) {
+        r->range_offset = first;
     } else if (sscanf(text, "bytes */%" SCNu64, &total) == 1) {
         r->total = total;
     }
@@ -74,7 +78,7 @@ static void take_range(iter__request *r, const char *value, size_t n) {
 static void begin_answer(iter__request *r, long status) {
     r->status = status;
     r->total = ITER_UNKNOWN;
-    r->range_offset = 0;
+    r->range_offset = ITER_UNKNOWN;
     r->etag[0] = r->modified[0] = r->region[0] = '\0';
     r->n_body = 0;
     r->accepts = false;
@@ -125,14 +129,21 @@ void iter__request_header(iter__request *r, const char *line, size_t n) {
     }
 }
 
-static size_t on_header(char *line, size_t size, size_t n, void *user) {
-    iter__request_header(user, line, size * n);
-    return size * n;
-}
-
 static void refuse(iter__request *r, const char *why) {
     r->refused = true;
     (void)snprintf(r->reason, sizeof(r->reason), "%s", why);
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *user) {
+    iter__request *r = user;
+    n *= size;
+    r->n_head += n;
+    if (r->n_head > HEAD_BYTES_MAX) {
+        refuse(r, "the head of the answer is too long");
+        return 0;
+    }
+    iter__request_header(r, line, n);
+    return n;
 }
 
 /* Whether the body that begins now is what was asked for. If not, refuses it or keeps its first
@@ -147,6 +158,8 @@ static bool check_answer(iter__request *r) {
         refuse(r, "the object changed while it was read: its size is another");
     } else if (r->status == 200 && !whole) {
         refuse(r, "the server ignores Range, and sent the whole object");
+    } else if (r->status == 206 && r->range_offset == ITER_UNKNOWN) {
+        refuse(r, "the server does not say which range it sent");
     } else if (r->status == 206 && r->range_offset != r->offset) {
         refuse(r, "the server sent another range than was asked for");
     }
@@ -176,7 +189,8 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user) {
     const size_t room = sizeof(r->body) - r->n_body;
     memcpy(r->body + r->n_body, bytes, n < room ? n : room);
     r->n_body += n < room ? n : room;
-    return n;
+    r->n_said += n;
+    return r->n_said <= SAID_BYTES_MAX ? n : 0; /* the status is enough */
 }
 
 /* ---- The request ----------------------------------------------------------------------------- */
@@ -420,6 +434,7 @@ static bool set_range(iter__remote *remote, iter__request *r) {
 iter_status iter__request_begin(iter__remote *remote, iter__request *r, iter_error *err) {
     r->headers = NULL;
     r->got = 0;
+    r->n_head = r->n_said = 0;
     r->refused = r->throttled = r->is_folder = false;
     r->curl_error[0] = r->reason[0] = r->wanted_etag[0] = '\0';
     begin_answer(r, 0);
@@ -526,8 +541,10 @@ static iter__request_end judge_sum(iter__request *r) {
 static iter__request_end judge(iter__remote *remote, iter__request *r, CURLcode code) {
     if (r->refused) return ITER_REQUEST_FAILED; /* with its reason */
     if (code != CURLE_OK && !(r->status >= 300 && code == CURLE_WRITE_ERROR)) {
-        (void)snprintf(r->reason, sizeof(r->reason), "%s",
-                       r->curl_error[0] ? r->curl_error : curl_easy_strerror(code));
+        const char *text = r->curl_error[0] ? r->curl_error : curl_easy_strerror(code);
+        if (code == CURLE_OUT_OF_MEMORY && !r->curl_error[0]) /* libcurl 7 has one code for both */
+            text = "out of memory, or a line of the answer's head is too long";
+        (void)snprintf(r->reason, sizeof(r->reason), "%s", text);
         const bool no_head = code == CURLE_UNSUPPORTED_PROTOCOL && r->status == 0;
         return is_passing(code) || no_head ? ITER_REQUEST_AGAIN : ITER_REQUEST_FAILED;
     }

@@ -56,10 +56,11 @@ typedef struct iter__request {
     long status;                       /* of HTTP; 0 = no answer */
     uint64_t total;                    /* bytes of the object; ITER_UNKNOWN = the answer has none */
     uint64_t got;                      /* bytes given to the sink; 0 if they turned out wrong */
-    uint64_t range_offset;             /* where the answer's range begins */
-    bool accepts;                      /* the body is what was asked for */
-    bool refused;                      /* the sink or a check ended the body */
-    bool is_folder;                    /* the name was sent on to one that ends with '/' */
+    uint64_t range_offset; /* where the answer's range begins; ITER_UNKNOWN = it does not say */
+    size_t n_head, n_said; /* bytes of the answer's heads; of a body that says no */
+    bool accepts;          /* the body is what was asked for */
+    bool refused;          /* the sink or a check ended the body */
+    bool is_folder;        /* the name was sent on to one that ends with '/' */
     char etag[ITER_ETAG_BYTES];
     char modified[64];
     char region[32]; /* where the bucket is, if the answer says so */
