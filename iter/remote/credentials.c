@@ -61,7 +61,7 @@ static bool is_section_of(char *head, bool in_config, const char *profile) {
     char *end = strchr(head, ']');
     if (!end) return false;
     *end = '\0';
-    char *name = head + 1;
+    char *name = trim(head + 1);
     if (!in_config || strcmp(name, "default") == 0) return strcmp(name, profile) == 0;
     if (strncmp(name, "profile", 7) != 0 || !isspace((unsigned char)name[7])) return false;
     name = trim(name + 8);
