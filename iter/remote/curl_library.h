@@ -40,6 +40,7 @@ void iter__curl_allow(CURL *easy, bool redirects, bool https_only);
     X(easy_reset)          \
     X(easy_setopt)         \
     X(easy_strerror)       \
+    X(getdate)             \
     X(global_init)         \
     X(multi_add_handle)    \
     X(multi_cleanup)       \
@@ -80,6 +81,7 @@ iter_status iter__curl_open(const char *const *names, iter__curl_calls *out, ite
 #define curl_easy_reset          iter__curl.easy_reset
 #define curl_easy_setopt         iter__curl.easy_setopt
 #define curl_easy_strerror       iter__curl.easy_strerror
+#define curl_getdate             iter__curl.getdate
 #define curl_global_init         iter__curl.global_init
 #define curl_multi_add_handle    iter__curl.multi_add_handle
 #define curl_multi_cleanup       iter__curl.multi_cleanup

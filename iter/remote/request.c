@@ -150,7 +150,8 @@ static size_t on_header(char *line, size_t size, size_t n, void *user) {
  * bytes as the server's message. */
 static bool check_answer(iter__request *r) {
     if (r->kind != ITER_REQUEST_RANGE) return r->status == 200;
-    const bool whole = r->status == 200 && r->offset == 0 && r->total == r->size;
+    const bool known = r->total != ITER_UNKNOWN || !r->is_whole;
+    const bool whole = r->status == 200 && r->offset == 0 && (r->total == r->size || !known);
     if (r->status != 206 && r->status != 200) return false;
     if (r->wanted_etag[0] && r->etag[0] && strcmp(r->wanted_etag, r->etag) != 0) {
         refuse(r, "the object changed while it was read: its ETag is another");
