@@ -56,8 +56,9 @@ def make_certificates(folder):
             "-out", "server.pem", "-days", "2", "-extfile", "names")
 
 
-def start_nginx(folder, files):
-    """Serves `files` at /, sends /moved/ on to it, and wants a password and a token at /private/. Returns the ports of http and https."""
+def start_nginx(folder, files, log="off"):
+    """Serves `files` at /, sends /moved/ on to it, and wants a password and a token at /private/. Returns the ports of http and https.
+    `log` is a file that gets a line "PATH RANGE STATUS BYTES" for each request, or "off"."""
     make_certificates(folder)
     http, https = free_port(), free_port()
     with open(os.path.join(folder, "nginx.conf"), "w", encoding="utf-8") as out:
@@ -66,7 +67,8 @@ daemon off; pid {folder}/pid; error_log {folder}/error.log; worker_processes 1;
 {'user root;' if os.geteuid() == 0 else ''}
 events {{ worker_connections 2048; }}
 http {{
-    access_log off; keepalive_requests 1000000; sendfile on; tcp_nopush on;
+    log_format ranges "$uri $http_range $status $body_bytes_sent";
+    access_log {log}{'' if log == 'off' else ' ranges'}; keepalive_requests 1000000; sendfile on; tcp_nopush on;
     client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
     uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
     server {{
