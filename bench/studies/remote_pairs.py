@@ -154,11 +154,9 @@ def asked_for(arguments, files, verb, more):
 def ranges_of(arguments, files, more):
     """What an epoch asks for, without the looks at the file when it is opened, which `plan` makes as well. A loader
     reads ahead into the next epoch, so the list ends with as many bytes as the set has."""
-    looks, ranges, left = asked_for(arguments, files, ["plan"], more), [], arguments.records * RECORD
+    looks, ranges, left = set(asked_for(arguments, files, ["plan"], more)), [], arguments.records * RECORD
     for one in asked_for(arguments, files, [], more + ["--epochs", "1"]):
-        if one in looks:
-            looks.remove(one)
-        elif left > 0:
+        if one not in looks and left > 0:
             ranges.append(one)
             left -= one[1]
     return ranges
