@@ -4,9 +4,9 @@
  *     remote_bare RANGES CONNECTIONS [serve BYTES | SECONDS]
  *
  * RANGES has a line "URL OFFSET SIZE" for each request; after the last one comes the first again.
- * CONNECTIONS requests are in flight, by HTTP/1.1 with keep-alive and libcurl's multi interface. The
- * bytes of a request are copied into the next place of a ring of memory, as any consumer must. Each
- * answer must be a 206 of the right size.
+ * CONNECTIONS requests are in flight, by HTTP/1.1 with keep-alive and libcurl's multi interface.
+ * The bytes of a request are copied into the next place of a ring of memory, as any consumer must.
+ * Each answer must be a 206 of the right size.
  *
  * SECONDS (5) is how long it runs. Then it prints requests and bytes a second, and CPU seconds.
  * "serve" answers as `iterbench serve` does: "run N" takes N requests, and a sample is BYTES bytes.

@@ -6,11 +6,11 @@
  * Ours alone: iter__sigv4_sign() with the day's key, over a request as the library sends it.
  *
  * libcurl cannot sign without a request. So the same small object at URL is asked for again and
- * again over one connection, in four ways that take turns: unsigned; with the headers of a signature
- * that was made before; signed by libcurl (CURLOPT_AWS_SIGV4); and signed by ours, whose headers are
- * put into a list as the library does. What signing costs is the CPU time, of this process alone,
- * that a signed request takes more than one that carries such headers. Medians over ROUNDS with 95 %
- * intervals. The server must not check signatures.
+ * again over one connection, in four ways that take turns: unsigned; with the headers of a
+ * signature that was made before; signed by libcurl (CURLOPT_AWS_SIGV4); and signed by ours, whose
+ * headers are put into a list as the library does. What signing costs is the CPU time, of this
+ * process alone, that a signed request takes more than one that carries such headers. Medians over
+ * ROUNDS with 95 % intervals. The server must not check signatures.
  *
  * The library hides these functions, so this program has objects of its own.
  */

@@ -52,9 +52,10 @@ PEERS = {
     ("s3fs", "peer_fsspec.py", "raw"): "ahead=64; ahead=256 | ahead=1024",
     ("s3fs", "peer_fsspec.py", "shards"): "ahead=64; ahead=256 | ahead=1024",
 }
+# (format, shuffle, workers, block, connections); those with other connections than the default are for a late server.
 OURS = {
-    "raw": [("folder", "full", workers, "") for workers in (0, 1, 2)],
-    "shards": [("recordio", "block", workers, block) for workers in (0, 1, 2) for block in ("40", "160", "320")],
+    "raw": [("folder", "full", workers, "", n) for workers in (0, 1, 2) for n in (64, 256)],
+    "shards": [("recordio", "block", workers, block, n) for workers in (0, 1, 2) for block in ("40", "160", "320") for n in (64, 256)],
 }
 
 
@@ -152,12 +153,14 @@ class Field:
             return tuple(map(int, answer.read().split()))
 
     def ours(self, kind, way):
-        form, shuffle, workers, block = way
+        form, shuffle, workers, block, connections = way
         url = "s3://bench/raw" if form == "folder" else "s3://bench/rec/*.rec"
         more = "decoder=bytes&shape=%d&dtype=u8" % ROW if form == "folder" else "decode=none"
+        more += "&connections=%d" % connections
         command = [os.path.join(self.programs, "remote_ours"), "%s:%s?endpoint=%s&%s" % (form, url, self.endpoint, more),
                    str(workers), shuffle] + [block] * bool(block)
-        words = "%s, workers=%d" % (form, workers) + (", blocks of " + block if block else "")
+        words = "%s, workers=%d" % (form, workers) + (", blocks of " + block if block else "") + (
+            ", connections=%d" % connections if connections != 64 else "")
         return Contestant("libiter", words, command, self.environment, self.about)
 
     def peer(self, key, options):
@@ -226,7 +229,7 @@ def run(field, arguments, looks, table):
     for kind in ("raw", "shards"):
         if not re.search(arguments.kinds, kind):
             continue
-        ours = best(field, [lambda way=way: field.ours(kind, way) for way in OURS[kind]], looks, kind)
+        ours = best(field, [lambda way=way: field.ours(kind, way) for way in OURS[kind] if field.delay or way[4] == 64], looks, kind)
         for key, text in PEERS.items():
             if key[2] != kind or not re.search(arguments.only, key[0]):
                 continue
