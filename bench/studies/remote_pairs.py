@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reading from URLs beside a bare loop of libcurl, in turns; and what a signature costs.
 
-    bench/studies/remote_pairs.py pairs [--build build/release] [--pairs 15] [--slice 0.5] [--only REGEX] [--out FILE]
+    bench/studies/remote_pairs.py pairs [--build build/release] [--pairs 15] [--slice 1] [--only REGEX] [--out FILE]
     bench/studies/remote_pairs.py sign  [--build build/release] [--rounds 31]
 
 pairs   nginx on loopback serves raw records of 26 KB in one file. Cases: records in random order, each a range
@@ -11,6 +11,10 @@ pairs   nginx on loopback serves raw records of 26 KB in one file. Cases: record
         `remote_bare ... serve` take turns in slices. Both copy the bytes into memory of their own, and neither
         looks at them. remote_bare first tries each of --connections, and runs with the fastest.
 sign    nginx serves a small object to remote_sign, which see.
+
+A loader reads ahead while the other side runs, a group of blocks at a time, up to its --memory. So before each slice it
+delivers as much as that memory holds, which is not timed. If nginx had less than half of the work a byte in the loader's
+slices all the same, the table says "read outside of slices", and the row means nothing.
 
 A pair counts if a fixed loop ran equally fast (5 %) before, between and after its slices. If that leaves fewer
 than --pairs of three times as many, all of them count, and the table says so. Ratios are medians of pairs, with
@@ -74,8 +78,8 @@ def cpu_seconds(pid):
 class Side:
     """A program that answers "run N" by "samples seconds"; a sample is one record."""
 
-    def __init__(self, command):
-        self.n, self.command = 1, command
+    def __init__(self, command, ahead=0):
+        self.n, self.command, self.ahead = 1, command, ahead
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, n):
@@ -86,10 +90,15 @@ class Side:
             sys.exit("no answer: " + " ".join(self.command))
         return float(answer[0]), float(answer[1])
 
+    def warm(self):
+        """Uses up what was read ahead while the other side ran: `ahead` turns, or a part of a slice."""
+        self.run(self.ahead or max(1, self.n // 8))
+
     def calibrate(self, slice_s):
         """As many turns as take about slice_s, found while it warms up for some slices."""
         began = time.perf_counter()
         while True:
+            self.warm()
             _, seconds = self.run(self.n)
             if seconds < slice_s / 2:
                 self.n *= 2
@@ -100,7 +109,7 @@ class Side:
 
     def slice(self, server):
         """Samples a second, CPU seconds a sample of this side and of the server."""
-        self.run(max(1, self.n // 8))  # what was made ahead
+        self.warm()
         mine, its = cpu_seconds(self.process.pid), cpu_seconds(server)
         samples, seconds = self.run(self.n)
         return (samples / seconds, (cpu_seconds(self.process.pid) - mine) / samples, (cpu_seconds(server) - its) / samples)
@@ -137,8 +146,9 @@ def cases_of(arguments):
 
 
 def loader_command(arguments, verb, port, more):
-    return [os.path.join(arguments.build, "bench", "iterbench"), *verb, "--loader", "dataloader", "--source", "ring",
-            "--batch", str(BATCH), "--data", f"recordio:http://127.0.0.1:{port}/r26.rec?raw={SHAPE}", *(["--consumer", "none"] if verb != ["plan"] else []), *more]
+    command = [os.path.join(arguments.build, "bench", "iterbench"), *verb, "--loader", "dataloader", "--source", "ring",
+               "--batch", str(BATCH), "--data", f"recordio:http://127.0.0.1:{port}/r26.rec?raw={SHAPE}", *more]
+    return command if verb == ["plan"] else command + ["--consumer", "none", "--memory", f"{arguments.memory}MiB"]
 
 
 def asked_for(arguments, files, verb, more):
@@ -207,11 +217,12 @@ def measure_case(arguments, files, server, name, more):
         write_ranges(path.name, server.port, ranges)
         connections, rates = best_connections(arguments, path.name)
         bare = Side(bare_command(arguments, path.name, connections))
-        loader = Side(loader_command(arguments, ["serve"], server.port, more))
+        loader = Side(loader_command(arguments, ["serve"], server.port, more), ahead=arguments.memory * 2**20 // (RECORD * BATCH))
         kept, dropped = pairs_of(bare, loader, server.worker, arguments)
         bare.close()
         loader.close()
     noisy = len(kept) < arguments.pairs
+    hidden = statistics.median(pair[1][2] / pair[0][2] for pair in kept + dropped) < 0.5
     pairs = kept + dropped if noisy else kept
     per_gb = 1e9 / RECORD
     middle = lambda side, what: statistics.median(pair[side][what] for pair in pairs)  # noqa: E731
@@ -226,7 +237,8 @@ def measure_case(arguments, files, server, name, more):
         "server": f"{middle(1, 2) * per_gb:.3f} / {middle(0, 2) * per_gb:.3f}",
         "per cpu": words([bare[1] / loader[1] for bare, loader in pairs]),
         "per all cpu": words([sum(bare[1:]) / sum(loader[1:]) for bare, loader in pairs]),
-        "pairs": f"{len(kept)} ({len(dropped)})" + (", all counted" if noisy else ""),
+        "pairs": f"{len(kept)} ({len(dropped)})" + (", all counted" if noisy else "")
+                 + (", **read outside of slices**" if hidden else ""),
     }
 
 
@@ -249,7 +261,8 @@ def pairs(arguments):
         server = Server(files)
         now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
         lines = [f"{now}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start; {arguments.records} records of {RECORD} "
-                 f"bytes; slices of {arguments.slice} s", "", row(HEADS.values()), row(["---"] * len(HEADS))]
+                 f"bytes; slices of {arguments.slice} s; memory of the loader {arguments.memory} MiB", "",
+                 row(HEADS.values()), row(["---"] * len(HEADS))]
         print("\n".join(lines), flush=True)
         for name, more in cases_of(arguments):
             if re.search(arguments.only, name):
@@ -276,7 +289,8 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--records", type=int, default=20000)
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--slice", type=float, default=0.5, help="seconds")
+    parser.add_argument("--slice", type=float, default=1, help="seconds")
+    parser.add_argument("--memory", type=int, default=384, help="MiB of the loader: two groups of blocks of 8 MiB")
     parser.add_argument("--blocks", default="1,2,4,8", help="MiB of a block of the block shuffles")
     parser.add_argument("--buffer", type=int, default=16, help="blocks that are mixed with one another")
     parser.add_argument("--connections", default="4,8,16,32,64", help="that the bare loop tries")
