@@ -23,10 +23,12 @@ are of its worker while that side ran. The loader without a worker reads in the 
 two threads, and nginx wants a core as well: with two cores, three threads share them.
 """
 import argparse
+import atexit
 import datetime
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -127,6 +129,7 @@ class Server:
 
     def __init__(self, files, log="off"):
         self.folder = tempfile.mkdtemp(prefix="iter-remote-")
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
         self.port, _ = servers.start_nginx(self.folder, files, log)
         with open(os.path.join(self.folder, "pid"), encoding="ascii") as file:
