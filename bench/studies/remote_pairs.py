@@ -128,7 +128,7 @@ class Server:
     """nginx over a folder, with a log of requests or without."""
 
     def __init__(self, files, log="off"):
-        self.folder = tempfile.mkdtemp(prefix="iter-remote-")
+        self.folder = tempfile.mkdtemp(prefix="iter-pairs-")
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         os.chmod(self.folder, 0o755)
         self.port, _ = servers.start_nginx(self.folder, files, log)
