@@ -12,6 +12,7 @@
 #include <iter/option_rows.h>
 #include <iter/plugin.h>
 #include <iter/profile.h>
+#include <iter/ranks.h>
 #include <iter/registry.h>
 #include <iter/rng.h>
 #include <iter/sampler.h>

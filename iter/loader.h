@@ -254,14 +254,15 @@ typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
-     * core that affinity and control groups leave to the process */
+     * core that affinity and control groups leave to the process. If that is all of the machine's
+     * cores, and several ranks run there, a rank takes its share of them. */
     int32_t workers;
     /* The most batches made ahead. 0 = as many batches as hold two chunks of work for each worker;
      * fewer if memory is short, but at least 2 batches. */
     uint32_t prefetch;
     uint32_t max_held; /* batches that the caller may hold at once; 0 = 2 */
     /* `ranks` processes divide the samples among them; `rank` is this one's number, from 0. 0, 0 =
-     * this process takes all samples. */
+     * this process takes all samples. iter_ranks_read() has what the launcher says. */
     uint32_t rank, ranks;
     /* How many of the ranks run on this machine. They divide the free memory if memory.limit is 0,
      * and share one copy of a set that is held in memory. 0 = as the launcher's environment says
@@ -731,7 +732,8 @@ ITER_API ITER_NODISCARD iter_status iter_loader_options_read(const iter_loader *
                                                              iter_error *err);
 
 /** Cores that this process may use, at least 1: those of its affinity, but no more than the CPU
- * time that its control groups grant, rounded up. ITER_WORKERS_AUTO is this number. */
+ * time that its control groups grant, rounded up. ITER_WORKERS_AUTO is this number, or a rank's
+ * share of it if several run on the machine. */
 ITER_API int32_t iter_cores(void);
 
 ITER_END_DECLS

@@ -170,39 +170,9 @@ uint32_t iter__cores(const char *proc, const char *groups) {
     return cores < 1 ? 1 : (uint32_t)cores;
 }
 
-static bool number_of(const char *name, uint64_t *out) {
-    const char *text = getenv(name);
-    if (!text || text[0] < '0' || text[0] > '9') return false;
-    *out = strtoull(text, NULL, 10);
-    return true;
-}
-
-/* Names of that variable: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm ("4" or
- * "4(x2),3"). Sources: their manuals. */
-static const char *const local_names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                          "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
-                                          "SLURM_STEP_TASKS_PER_NODE"};
-
-uint32_t iter__local_ranks(uint32_t local_ranks, uint32_t ranks) {
-    uint64_t n = local_ranks;
-    for (size_t i = 0; n == 0 && i < sizeof(local_names) / sizeof(local_names[0]); i++) {
-        if (!number_of(local_names[i], &n) || n > UINT32_MAX) n = 0;
-    }
-    if (n == 0 || (ranks > 1 && n > ranks)) n = ranks;
-    return n < 1 ? 1 : (uint32_t)n;
-}
-
-int64_t iter__launcher_rank(void) {
-    static const char *const names[][2] = {{"RANK", "WORLD_SIZE"},
-                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                           {"PMI_RANK", "PMI_SIZE"},
-                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-                                           {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        uint64_t rank, ranks;
-        if (number_of(names[i][0], &rank) && number_of(names[i][1], &ranks) && ranks > 1 &&
-            rank < ranks)
-            return (int64_t)rank;
-    }
-    return -1;
+uint32_t iter__cores_share(uint32_t cores, uint32_t local_ranks) {
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const bool bound = online > 0 && cores_by_affinity() < (uint64_t)online;
+    if (bound || local_ranks <= 1) return cores;
+    return cores > local_ranks ? cores / local_ranks : 1;
 }

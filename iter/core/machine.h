@@ -14,6 +14,10 @@ uint64_t iter__memory_free(const char *proc, const char *groups);
  * CPU time that its control groups grant, rounded up. */
 uint32_t iter__cores(const char *proc, const char *groups);
 
+/* The part of `cores` that one of `local_ranks` processes should use: an equal share. All of them
+ * if it is bound to fewer cores than the machine has: then they are its share. At least 1. */
+uint32_t iter__cores_share(uint32_t cores, uint32_t local_ranks);
+
 /* Number of processes that share this machine's memory: `local_ranks` if that is not 0, else the
  * number in the launcher's environment, else all `ranks`. At most `ranks` if that is known. At
  * least 1. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
@@ -70,8 +71,9 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
-        const int32_t cores = iter_cores();
-        opt->workers = cores > WORKERS_MAX ? WORKERS_MAX : cores;
+        const uint32_t cores = iter__cores_share((uint32_t)iter_cores(),
+                                                 iter__local_ranks(opt->local_ranks, opt->ranks));
+        opt->workers = (int32_t)iter__min_u32(cores, WORKERS_MAX);
     }
     if (opt->faults.grace_ms == 0) opt->faults.grace_ms = DEFAULT_GRACE;
     if (opt->faults.timeout_ms < 0 || opt->faults.grace_ms < 0 || opt->watch.stall_ms < 0)

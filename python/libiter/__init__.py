@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ._native import version as __version__
     from ._ndarray_iter import DataBatch, DataDesc, NDArrayIter
     from ._profile import profile, scope
+    from ._ranks import Ranks, ranks
 
 __all__ = [
     "Batch",
@@ -52,6 +53,7 @@ __all__ = [
     "NDArrayIter",
     "OutOfMemory",
     "Proof",
+    "Ranks",
     "TimedOut",
     "Unsupported",
     "Verdict",
@@ -60,6 +62,7 @@ __all__ = [
     "__version__",
     "diagnose",
     "profile",
+    "ranks",
     "scope",
 ]
 
@@ -91,6 +94,8 @@ _modules = {
     "DataDesc": "_ndarray_iter",
     "NDArrayIter": "_ndarray_iter",
     "profile": "_profile",
+    "Ranks": "_ranks",
+    "ranks": "_ranks",
     "scope": "_profile",
 }
 

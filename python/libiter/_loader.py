@@ -21,6 +21,7 @@ from ._callbacks import Callbacks
 from ._dataset import Dataset
 from ._diagnose import Verdict, Watch, watch_or_none
 from ._options import NAMES, Options, number, unknown
+from ._ranks import options_of
 from ._tensors import OUTPUTS, Layout, dtype_text
 
 SLICE_MS = 50  # how long next() waits before it looks for signals
@@ -75,7 +76,8 @@ class Loader:
       epochs       after so many an iteration is empty; 0 = endless
       lookahead    "endless": prepares the next epoch while this one ends; "epoch": does not
     Which samples:
-      rank, ranks, local_ranks    this process's share of each batch of ranks x batch_size samples
+      rank, ranks, local_ranks    this process's share of each batch of ranks x batch_size samples; ranks="auto": all
+                   three as torchrun, mpirun or srun say (libiter.ranks())
       sampler      a text such as "bucket:n-buckets=8", instead of shuffle
       subset       sample indices to use, in this order
     Reading:
@@ -114,7 +116,7 @@ class Loader:
         prefetch: int = 0,
         max_held: int = 3,
         rank: int = 0,
-        ranks: int = 0,
+        ranks: Union[int, str] = 0,
         local_ranks: int = 0,
         last_batch: str = "keep",
         epochs: int = 0,
@@ -145,6 +147,8 @@ class Loader:
         layout: Layout = None,
         **unknown_options: Any,
     ) -> None:
+        if ranks == "auto":
+            rank, ranks, local_ranks = options_of(rank, local_ranks)
         given = {name: value for name, value in locals().items() if name in NAMES}
         self._handle = 0
         self._watch: Optional[Watch] = None  # its own, which verdict() reads
@@ -172,7 +176,7 @@ class Loader:
             raise
         self._python = self._dataset._python if self._dataset is not None else None
         self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
-        self._global_batch = (batch_size or 32) * max(1, ranks or 0)
+        self._global_batch = (batch_size or 32) * max(1, int(ranks or 0))
         self._in_caller = workers == 0  # next() calls the dataset
         self._saved, self._size = c.create_string_buffer(1 << 16 if self._python else 0), c.c_size_t()
         self._untouched = True  # nothing was taken since it was created or moved

@@ -489,6 +489,18 @@ class ActivityInfo(c.Structure):
     ]
 
 
+class RanksStruct(c.Structure):
+    """iter_ranks."""
+
+    _fields_ = [
+        ("rank", c.c_uint32),
+        ("ranks", c.c_uint32),
+        ("local_rank", c.c_uint32),
+        ("local_ranks", c.c_uint32),
+        ("launcher", c.c_char_p),
+    ]
+
+
 class ProfileOptions(c.Structure):
     """iter_profile_options"""
 
@@ -583,6 +595,7 @@ def declare(name: str, result: Optional[Any], *arguments: Any) -> None:
 
 declare("iter_version", c.c_char_p)
 declare("iter_text_nearest", c.c_char_p, c.c_char_p, c.c_char_p, c.c_char_p, _size)
+declare("iter_ranks_read", c.c_int, c.POINTER(RanksStruct), _err)
 declare("iter_dataset_open_with", c.c_int, c.c_char_p, c.POINTER(DatasetOptions), c.POINTER(_p), _err)
 declare("iter_dataset_create", c.c_int, c.POINTER(DatasetOps), _p, c.POINTER(_p), _err)
 declare("iter_dataset_unref", None, _p)

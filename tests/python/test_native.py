@@ -45,6 +45,7 @@ STRUCTS = {
     "iter_loader_stats": n.LoaderStats,
     "iter_activity_info": n.ActivityInfo,
     "iter_profile_options": n.ProfileOptions,
+    "iter_ranks": n.RanksStruct,
     "iter_dlpack_tensor": n.DlpackTensor,
     "iter_dlpack": n.Dlpack,
     **_diagnose.STRUCTS,

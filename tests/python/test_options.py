@@ -150,6 +150,26 @@ class Effects(unittest.TestCase):
         with self.assertRaisesRegex(libiter.InvalidArgument, "100"):
             self.order(subset=[100])
 
+    def test_ranks_of_the_launcher(self):
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+        before = {name: os.environ.pop(name) for name in names if name in os.environ}
+        try:
+            self.assertEqual(libiter.ranks(), (0, 1, 0, 1, ""))
+            self.assertEqual(self.order(ranks="auto", batch_size=5), self.order(batch_size=5))
+            os.environ.update(RANK="1", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+            self.assertEqual(libiter.ranks(), (1, 2, 0, 1, "torchrun"))
+            self.assertEqual(self.order(ranks="auto", batch_size=5), self.order(rank=1, ranks=2, batch_size=5))
+            with self.assertRaisesRegex(libiter.InvalidArgument, "rank is 1 beside"):
+                self.order(rank=1, ranks="auto")
+            os.environ["OMPI_COMM_WORLD_RANK"] = "0"
+            os.environ["OMPI_COMM_WORLD_SIZE"] = "2"
+            with self.assertRaisesRegex(libiter.InvalidArgument, "contradict"):
+                self.order(ranks="auto")
+        finally:
+            for name in names + ("OMPI_COMM_WORLD_SIZE",):
+                os.environ.pop(name, None)
+            os.environ.update(before)
+
     def test_ranks(self):
         parts = [self.order(rank=rank, ranks=2, batch_size=5)[0] for rank in range(2)]
         self.assertEqual(sorted(parts[0] + parts[1]), list(range(100)))
