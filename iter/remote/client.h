@@ -107,8 +107,8 @@ typedef iter_status iter__remote_visit(void *user, const char *name, bool is_fol
 iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
                               void *user, iter_error *err);
 
-/* Lists many folders, until iter__remote_opened() or the next call: a list of one of them then takes
- * its names from here. NULL does nothing. */
+/* Lists many folders, until iter__remote_opened() or the next call: a list of one of them then
+ * takes its names from here. NULL does nothing. */
 void iter__remote_list_ahead(iter__remote *remote, const char *const *urls, uint64_t n);
 
 /* Reads n bytes at `offset`; *out_done < n only at the object's end. Errors: EIO. */
@@ -116,8 +116,8 @@ iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t of
                               size_t n, size_t *out_done, iter_error *err);
 
 /* An object that is read in small pieces, from one place or many. It keeps the last part that it
- * read, and reads ahead, more at each time, as long as the reads go on where that part ends. What it
- * reads is kept in the cache. Any number of threads. */
+ * read, and reads ahead, more at each time, as long as the reads go on where that part ends. What
+ * it reads is kept in the cache. Any number of threads. */
 typedef struct iter__remote_file iter__remote_file;
 
 /* Errors: those of iter__remote_look(); EIO if it is a folder. `url` is borrowed until close. */
@@ -139,7 +139,7 @@ typedef struct iter__remote_keeping iter__remote_keeping;
 iter__remote_keeping *iter__remote_keep_begin(iter__remote *remote, const char *url, uint64_t what,
                                               uint64_t bytes, int *out_fd);
 
-/* Ends it. If it is complete, it takes the place of one that was kept before; else it is dropped. */
+/* Ends it. If it is complete, it replaces one that was kept before; else it is dropped. */
 void iter__remote_keep_end(iter__remote_keeping *keeping, bool is_complete);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * index_cache.h - where the samples of a large file begin, kept beside it as FILE.iteridx, or, if it
- * lies elsewhere, in the folder that keeps its blocks.
+ * index_cache.h - where the samples of a large file begin, kept beside it as FILE.iteridx, or, if
+ * it lies elsewhere, in the folder that keeps its blocks.
  *
  * A cache is used only if it is complete and belongs to the data file as it is now. Else it counts
  * as absent, whatever the reason, and is replaced.
@@ -64,8 +64,8 @@ iter_status iter__index_cache_load(iter__index_cache *cache, iter__span_set *set
 
 /* Writes the cache of the set's last file, the one that load() was called for. If the data file was
  * written a moment ago, it gets no cache, because its next change might not show. If it was written
- * after load() looked at it, the cache will not be valid. That of a URL is not written if there is no
- * room. Errors: EIO, ENOMEM. */
+ * after load() looked at it, the cache will not be valid. That of a URL is not written if there
+ * is no room. Errors: EIO, ENOMEM. */
 iter_status iter__index_cache_save(const iter__index_cache *cache, const iter__span_set *set,
                                    iter_error *err);
 

@@ -35,13 +35,13 @@ iter_status iter__span_set_add(iter__span_set *set, uint64_t offset, iter_error 
 /* Ends the current file, whose last sample ends here; the next file follows. Errors: ENOMEM. */
 iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *err);
 
-/* Adds the samples of the set's next file, files[n_done], and ends it. `f` is its number in the whole
- * set; `set` is that, or a part of it with one file. */
+/* Adds the samples of the set's next file, files[n_done], and ends it. `f` is its number in the
+ * whole set; `set` is that, or a part of it with one file. */
 typedef iter_status iter__span_set_fill(void *user, iter__span_set *set, uint64_t f,
                                         iter_error *err);
 
-/* Calls `fill` for each file: in their order and with the set itself, or, if they are URLs, for some
- * at a time and in any order, each with a set of its own. The result and the error are the same.
+/* Calls `fill` for each file: in their order and with the set itself, or, if they are URLs, for
+ * some at a time and in any order, each with a set of its own. The result and the error are the same.
  * Errors: those of fill(), ENOMEM. */
 iter_status iter__span_set_fill_all(iter__span_set *set, iter__span_set_fill *fill, void *user,
                                     iter_error *err);

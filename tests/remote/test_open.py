@@ -184,7 +184,7 @@ class Open(unittest.TestCase):
         return re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M).group(1), count.group(1) if count else None
 
     def opened(self, spec):
-        """Opens the set alone; returns what was said."""
+        """Opens the set alone; returns the exit status and the output."""
         done = run(BENCH, "plan", "--data", spec, *self.chain(spec))
         return done.returncode, done.stdout + done.stderr
 
