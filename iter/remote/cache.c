@@ -10,10 +10,10 @@
  *   drop                  locked by the process that drops blocks
  *   bytes                 how many bytes the blocks have, mapped by all
  *
- * A .part whose lock is held for CLAIM_S is unlinked by a process that wants the block: its owner may
- * be stopped, or dead while a child that it forked has the handle still. If the owner goes on after
- * all, it may rename a file that another one writes. That costs the block at most: a file that is
- * not whole is never read.
+ * A .part whose lock is held for CLAIM_S is unlinked by a process that wants the block: its
+ * owner may be stopped, or dead while a child that it forked has the handle still. If the owner
+ * goes on after all, it may rename a file that another one writes. That costs the block at most: a
+ * file that is not whole is never read.
  *
  * A block's bytes are counted before it is written. A process that dies meanwhile leaves too many
  * counted, until the next first process counts anew.

@@ -35,8 +35,8 @@ iter_status iter__cache_open(const char *folder, uint64_t limit, iter__cache **o
                              iter_error *err);
 void iter__cache_close(iter__cache *cache); /* NULL is ignored */
 
-/* In a child of fork(), before it uses the cache: makes locks anew that a thread of the parent held.
- * NULL is ignored. */
+/* In a child of fork(), before it uses the cache: makes locks anew that a thread of the parent
+ * held. NULL is ignored. */
 void iter__cache_adopt(iter__cache *cache);
 
 /* A version of an object. */

@@ -1,8 +1,8 @@
 /*
  * client.c - see client.h: the state that requests share.
  *
- * No lock is held while a request runs. Asking for credentials is the one exception: `asking` is held
- * by the thread that asks, and requests of the same client wait for it, because none can be signed
+ * No lock is held while a request runs. Asking for credentials is the one exception: the thread
+ * that asks holds `asking`, and requests of the same client wait for it, because none can be signed
  * without.
  *
  * A child of fork() has the parent's connections, too. It may neither use nor close them: a TLS

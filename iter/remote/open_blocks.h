@@ -63,8 +63,8 @@ typedef struct iter__open_blocks iter__open_blocks;
 iter__open_blocks *iter__open_blocks_create(uint64_t most);
 void iter__open_blocks_destroy(iter__open_blocks *blocks); /* NULL is ignored; closes them */
 
-/* In a child of fork(), before it uses the table: makes locks anew that a thread of the parent held,
- * and takes back what such threads had found. */
+/* In a child of fork(), before it uses the table: makes locks anew that a thread of the parent
+ * held, and takes back what such threads had found. */
 void iter__open_blocks_adopt(iter__open_blocks *blocks);
 
 /* The open block, to be given back; NULL = it is not open. */

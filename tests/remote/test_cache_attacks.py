@@ -128,14 +128,10 @@ class Attacks(unittest.TestCase):
         n = len(self.server.heads)
         self.right()
         self.assertFalse(any(head.startswith("GET") and "range: bytes=0-99999" in head.lower() for head in self.server.heads[n:]))
-        old, test_lies.BODY = test_lies.BODY, test_lies.BODY[::-1]
-        self.addCleanup(setattr, test_lies, "BODY", old)
-        answer = test_lies.honest
 
         def other(send, method, head):
-            if no_index(send, method, head):
-                return True
-            answer(lambda text: send(text.replace(b'"one"', b'"two"')), method, head)
+            if not no_index(send, method, head):
+                test_lies.honest(lambda text: send(text.replace(b'"one"', b'"two"')), method, head, body=test_lies.BODY[::-1])
             return True
 
         self.server.lies["x"] = other

@@ -165,7 +165,7 @@ SAME = [
     ("a profile without keys", dict(MACHINE, AWS_PROFILE="bare"), "", "[profile bare]\nregion = x\n", ""),
 ]
 
-# name, environment, credentials file, config file, profile=, what is said. botocore asks elsewhere here, or fails, too.
+# name, environment, credentials file, config file, profile=, a pattern of the message. botocore asks elsewhere here, or fails, too.
 REFUSED = [
     ("nothing", {}, "", "", "", "no credentials"),
     ("half of the environment", {"AWS_ACCESS_KEY_ID": "HALF"}, TWO, "", "", "AWS_SECRET_ACCESS_KEY is not"),

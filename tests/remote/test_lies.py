@@ -66,11 +66,11 @@ class Liar:
         self.socket.close()
 
 
-def honest(send, method, head, first_line="", more="", chunked=False):
+def honest(send, method, head, first_line="", more="", chunked=False, body=BODY):
     wanted = re.search(r"(?im)^range: bytes=(\d+)-(\d+)", head)
-    first, last = (int(wanted[1]), min(int(wanted[2]), len(BODY) - 1)) if wanted else (0, len(BODY) - 1)
-    status = f"206 x\r\nContent-Range: bytes {first}-{last}/{len(BODY)}" if wanted else "200 x"
-    part = BODY[first:last + 1]
+    first, last = (int(wanted[1]), min(int(wanted[2]), len(body) - 1)) if wanted else (0, len(body) - 1)
+    status = f"206 x\r\nContent-Range: bytes {first}-{last}/{len(body)}" if wanted else "200 x"
+    part = body[first:last + 1]
     length = "Transfer-Encoding: chunked" if chunked and method != "HEAD" else f"Content-Length: {len(part)}"
     send((first_line + f"HTTP/1.1 {status}\r\n{length}\r\nETag: \"one\"\r\n{more}\r\n").encode())
     if method == "HEAD":
@@ -132,7 +132,7 @@ ITEM = "<Contents><Key>{}</Key><Size>5</Size></Contents>"
 BOMB = "<!DOCTYPE a [<!ENTITY a '" + "ha" * 100 + "'>" + "".join(
     f"<!ENTITY {chr(98 + i)} '" + f"&{chr(97 + i)};" * 50 + "'>" for i in range(8)) + "]><ListBucketResult>&i;</ListBucketResult>"
 
-# What the first part of the path does, and what is said; "" = the right bytes.
+# The first part of the path, what it does, and a pattern of the message; "" = the right bytes.
 LIES = [
     ("honest", None, ""),
     ("chunked", lambda send, method, head: (honest(send, method, head, chunked=True), True)[1], ""),
@@ -173,7 +173,7 @@ def limit_memory():
 
 
 def run(spec, *args, **env):
-    """Status, what is said, and the most memory that iterbench had."""
+    """Status, output, and the most memory that iterbench had."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen([BENCH, "--data", spec, "--loader", "dataloader", "--hash", "--epochs", "1", "--batch", "16",
                                     "--source", "ring", *args], env=dict(ENV, **env), stdout=out, stderr=out, preexec_fn=limit_memory)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -63,7 +64,8 @@ class Sets:
                     client.upload_file(path, "sets", os.path.relpath(path, self.files))
             with open(os.path.join(self.files, "photos", "one", "0.png"), "rb") as picture:
                 client.put_object(Bucket="sets", Key="odd/a b+c&\u00e9 {1}%41.png", Body=picture.read())
-            self.client = client
+            for i in range(1100):
+                client.put_object(Bucket="sets", Key=f"many/{i:04}.bin", Body=b"x")
             servers.check_keys(self.s3)
         self.faulty = servers.start_faulty(self.files)
 
@@ -98,9 +100,13 @@ class Sets:
         return dict(AWS_ACCESS_KEY_ID=self.key, AWS_SECRET_ACCESS_KEY=self.secret, AWS_ENDPOINT_URL=self.s3, **more)
 
 
+lock = threading.Lock()
+
+
 def sets():
-    if Sets.made is None:
-        Sets.made = Sets()
+    with lock:
+        if Sets.made is None:
+            Sets.made = Sets()
     return Sets.made
 
 
@@ -171,10 +177,6 @@ class Remote(unittest.TestCase):
         s = sets()
         if not s.s3:
             self.skipTest("moto and boto3 are not installed")
-        servers.check_keys(s.s3, after=100000)
-        for i in range(1100):
-            s.client.put_object(Bucket="sets", Key=f"many/{i:04}.bin", Body=b"x")
-        servers.check_keys(s.s3)
         said = hash_of("folder:s3://sets/many?labels=no&ext=.bin&decoder=none", **s.s3_env())
         self.assertRegex(said, "no decoder is called 'none'")
         done = run(BENCH, "plan", "--data", "folder:s3://sets/many?labels=no&ext=.bin", *IMAGES, **s.s3_env())
@@ -220,10 +222,11 @@ class Remote(unittest.TestCase):
         s = sets()
         spec = template.format(f"http://127.0.0.1:{s.faulty}/ok")
         spec += ("&" if "?" in spec else "?") + f"cache={cache}" + size
+        report = os.path.join(s.folder, self.id() + ".json")  # tests run beside each other
         done = run(BENCH, "--data", spec, "--loader", "dataloader", "--hash", "--epochs", "1", "--source", "ring",
-                   "--json", os.path.join(s.folder, "run.json"), *args, *more, **env)
+                   "--json", report, *args, *more, **env)
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(os.path.join(s.folder, "run.json"), encoding="utf-8") as text:
+        with open(report, encoding="utf-8") as text:
             found = re.search(r'"remote": *(\d+)', text.read())
         return re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M).group(1), int(found.group(1))
 
