@@ -3,8 +3,8 @@
  *
  * Formats ask one question after the other. So that a set of many files does not wait for each,
  * they first name the files (iter__remote_look_ahead(), iter__remote_list_ahead()): the requests
- * run many at a time, and each question finds its answer here. What was looked at once is not looked at
- * again, so a set is opened as it was at one time. Errors are answers, too.
+ * run many at a time, and each question finds its answer here. What was looked at once is not
+ * looked at again, so a set is opened as it was at one time. Errors are answers, too.
  */
 #ifndef ITER_REMOTE_AHEAD_H
 #define ITER_REMOTE_AHEAD_H

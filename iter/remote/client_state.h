@@ -45,8 +45,8 @@ struct iter__remote {
     iter__versions versions;
     iter__secrets secrets;
     CURL *idle[ITER_IDLE_MAX]; /* handles that are kept for further calls, without connections */
-    CURLM **lines;             /* [line_capacity], n_lines in use: connections that are kept for
-                                * iter__remote_run() */
+    /* [line_capacity], n_lines in use: connections that are kept for iter__remote_run() */
+    CURLM **lines;
     uint32_t n_idle, n_lines, line_capacity;
 };
 

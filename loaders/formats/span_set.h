@@ -41,8 +41,8 @@ typedef iter_status iter__span_set_fill(void *user, iter__span_set *set, uint64_
                                         iter_error *err);
 
 /* Calls `fill` for each file: in their order and with the set itself, or, if they are URLs, for
- * some at a time and in any order, each with a set of its own. The result and the error are the same.
- * Errors: those of fill(), ENOMEM. */
+ * some at a time and in any order, each with a set of its own. The result and the error are the
+ * same. Errors: those of fill(), ENOMEM. */
 iter_status iter__span_set_fill_all(iter__span_set *set, iter__span_set_fill *fill, void *user,
                                     iter_error *err);
 

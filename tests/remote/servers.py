@@ -94,21 +94,28 @@ http {{
 def start_moto(log):
     """An S3 that checks signatures. Returns its URL, and a client that has a key."""
     import boto3
-    from botocore.config import Config
 
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     start(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), stdout=log,
           env=dict(os.environ, INITIAL_NO_AUTH_ACTION_COUNT="1000000"))
     wait_for(port)
-    keys = dict(endpoint_url=url, region_name="us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
-    iam = boto3.client("iam", **keys)
+    iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="none",
+                       aws_secret_access_key="none")
     iam.create_user(UserName="tester")
     iam.put_user_policy(UserName="tester", PolicyName="all", PolicyDocument=(
         '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'))
     made = iam.create_access_key(UserName="tester")["AccessKey"]
-    s3 = boto3.client("s3", config=Config(s3={"addressing_style": "path"}), **keys)
-    return url, s3, made["AccessKeyId"], made["SecretAccessKey"]
+    return url, s3_client(url, "none", "none"), made["AccessKeyId"], made["SecretAccessKey"]
+
+
+def s3_client(url, key, secret):
+    """A client whose signatures are right."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id=key,
+                        aws_secret_access_key=secret, config=Config(s3={"addressing_style": "path"}))
 
 
 def check_keys(url, after=0):

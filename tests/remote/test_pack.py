@@ -25,11 +25,7 @@ class Packed(unittest.TestCase):
         if not self.s.s3:
             self.skipTest("moto and boto3 are not installed")
         if Packed.client is None:
-            import boto3
-            from botocore.config import Config
-            Packed.client = boto3.client(
-                "s3", endpoint_url=self.s.s3, region_name="us-east-1", aws_access_key_id=self.s.key,
-                aws_secret_access_key=self.s.secret, config=Config(s3={"addressing_style": "path"}))
+            Packed.client = self.s.client
             Packed.client.create_bucket(Bucket=BUCKET)
         self.folder = tempfile.mkdtemp(prefix="iter-pack-")
         self.addCleanup(shutil.rmtree, self.folder)

@@ -67,6 +67,7 @@ class Sets:
             for i in range(1100):
                 client.put_object(Bucket="sets", Key=f"many/{i:04}.bin", Body=b"x")
             servers.check_keys(self.s3)
+            self.client = servers.s3_client(self.s3, self.key, self.secret)
         self.faulty = servers.start_faulty(self.files)
 
     def make(self):
@@ -212,7 +213,7 @@ class Remote(unittest.TestCase):
 
     def test_samples_fail_alone(self):
         s = sets()
-        done = run(BENCH, "--data", f"recordio:http://127.0.0.1:{s.faulty}/lost-5/set.rec", "--loader", "dataloader",
+        done = run(BENCH, "--data", f"recordio:http://127.0.0.1:{s.faulty}/lost-7/set.rec", "--loader", "dataloader",
                    "--source", "ring", "--epochs", "1", "--on-error", "blank", "--hash", *IMAGES)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"failed +[1-9]\d* sample")

@@ -72,7 +72,7 @@ class Source(unittest.TestCase):
             if source == "ring":
                 self.assertRegex(said, WRONG + r" \(\d+ tries\)")
         said = hash_of(f"tokens:http://127.0.0.1:{s.faulty}/sum-crc32c+flip-1/tokens.bin?length=33333",
-                       "--batch", "3", "--source", "ring")
+                       "--batch", "3", "--source", "ring", "--shuffle", "none")
         self.assertRegex(said, WRONG)
 
     def test_s3_checksums(self):
