@@ -20,7 +20,8 @@
 #include "iter/remote/s3_xml.h"
 #include "iter/remote/url.h"
 
-#define LIST_BYTES_MAX ((size_t)64 << 20) /* of a page, which has 1000 names */
+#define LIST_BYTES_MAX ((size_t)64 << 20)  /* of a page, which has 1000 names */
+#define PAGE_BYTES     ((size_t)512 << 10) /* that most need */
 #define NANO           1000000000
 #define LOOK_NS        (NANO / 10) /* how often a pause is ended that shall end */
 
@@ -95,17 +96,23 @@ typedef struct page {
     size_t n, capacity;
 } page;
 
+/* A mapping of its own goes back to the system: each thread that lists would keep as much else. */
+static bool grow_page(page *p, size_t least) {
+    const size_t capacity = iter__max_size(iter__max_size(2 * p->capacity, PAGE_BYTES), least);
+    char *text = iter__alloc_large(capacity);
+    if (!text) return false;
+    if (p->n) memcpy(text, p->text, p->n);
+    iter__free_large(p->text, p->capacity);
+    p->text = text;
+    p->capacity = capacity;
+    return true;
+}
+
 static bool take_page(void *user, uint64_t at, const void *bytes, size_t n) {
     page *p = user;
     (void)at;
     if (n > LIST_BYTES_MAX - p->n) return false;
-    if (p->capacity - p->n < n) {
-        const size_t capacity = iter__max_size(2 * p->capacity, p->n + n);
-        char *text = iter__realloc(p->text, capacity);
-        if (!text) return false;
-        p->text = text;
-        p->capacity = capacity;
-    }
+    if (p->capacity - p->n < n && !grow_page(p, p->n + n)) return false;
     memcpy(p->text + p->n, bytes, n);
     p->n += n;
     return true;
@@ -210,7 +217,7 @@ static iter_status list(iter__remote *remote, const char *url, iter__remote_visi
         next = after;
     } while (status == ITER_OK && next && visit);
     iter__free(next);
-    iter__free(p.text);
+    iter__free_large(p.text, p.capacity);
     iter__free(prefix);
     *out_n = l.n;
     return status;

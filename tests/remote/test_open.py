@@ -1,4 +1,5 @@
 """Opening sets at URLs: many files at a time, with the errors of one after the other, and indexes that are kept."""
+import json
 import os
 import re
 import struct
@@ -178,10 +179,11 @@ class Open(unittest.TestCase):
 
     def epoch(self, spec):
         done = run(BENCH, "--data", spec, "--loader", "dataloader", "--hash", "--batch", "16", "--epochs", "1",
-                   "--workers", "1", *self.chain(spec))
+                   "--workers", "1", "--json", os.path.join(self.folder.name, "run.json"), *self.chain(spec))
         self.assertEqual(done.returncode, 0, spec + "\n" + done.stderr + done.stdout)
-        count = re.search(r"([0-9,]+) samples", done.stdout)
-        return re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M).group(1), count.group(1) if count else None
+        with open(os.path.join(self.folder.name, "run.json"), encoding="utf-8") as text:
+            count = json.load(text)["config"]["n_samples"]
+        return re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M).group(1), count
 
     def opened(self, spec):
         """Opens the set alone; returns the exit status and the output."""
