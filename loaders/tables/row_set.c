@@ -288,8 +288,7 @@ static iter_status give_up(scanner *s, bool *out_done, iter_error *err) {
     ITER_TRY(end_row(s, feed, 0, err));
     s->at = s->row = s->clear = feed + 1;
     s->inside = false;
-    const uint64_t first = set->first_mark[set->spans.n_done];
-    while (set->n_marks > first + 1 && set->marks[set->n_marks - 1].offset > s->at)
+    while (set->n_marks > 1 && set->marks[set->n_marks - 1].offset > s->at)
         set->n_marks--;
     const iter__row_mark mark = set->marks[set->n_marks - 1];
     s->n_lines = mark.n_lines;
@@ -383,6 +382,7 @@ static iter_status cached_file(iter__row_set *set, uint32_t kind, iter_error *er
     return status;
 }
 
+/* While a file is scanned, a row set of its own has its marks, and the spans of the whole. */
 typedef struct filling {
     const iter__row_rule *rule;
     int32_t index_cache;
