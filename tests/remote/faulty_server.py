@@ -17,7 +17,7 @@ PLAN is words joined by '+', each with an optional number K: every K-th answer t
     whole-K      Range is ignored
     range-K      another range than was asked for
     denied-K     403          gone-K     404
-    lost-K       404 for ranges that begin in one of K thousands of bytes, not in the first
+    lost-K       404 for ranges that begin in the third of each K thousands of bytes
     grants-N     N answers a second, in bursts of 10 ms; the others get 429
     sum-KIND     answers have a checksum of the whole file: crc32c, crc32, sha1, sha256, goog, md5, digest
     flip-K       every K-th answer with the whole file has a wrong bit
@@ -210,7 +210,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(int(number) / 1000)
                 continue
             if kind == "lost":
-                if first // 1000 % int(number) == 1:
+                if first // 1000 % int(number) == 2:
                     return "gone"
                 continue
             if kind == "grants":
