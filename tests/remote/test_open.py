@@ -93,6 +93,8 @@ class Counting(http.server.BaseHTTPRequestHandler):
             return self.say(200, {"Content-Length": len(data), "ETag": tag})
         if self.headers.get("If-Match") not in (None, tag):
             return self.say(412, {"Content-Length": 0})
+        if "Range" not in self.headers:  # the whole of a small object
+            return self.say(200, {"Content-Length": len(data), "ETag": tag}, data)
         a, b = self.headers["Range"].removeprefix("bytes=").split("-")
         part = data[int(a):int(b) + 1]
         self.say(206, {"Content-Length": len(part), "ETag": tag,
