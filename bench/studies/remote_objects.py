@@ -53,9 +53,12 @@ class S3(http.server.BaseHTTPRequestHandler):
         time.sleep(S3.latency)
         path, _, query = self.path.partition("?")
         if not query:
+            tag = self.etag(path.rsplit("/", 1)[1])
+            if "Range" not in self.headers:  # the whole of a small object
+                return self.say(200, {"Content-Length": len(PNG), "ETag": tag}, PNG)
             a, b = self.headers["Range"].removeprefix("bytes=").split("-")
             part = PNG[int(a):int(b) + 1]
-            return self.say(206, {"Content-Length": len(part), "ETag": self.etag(path.rsplit("/", 1)[1]),
+            return self.say(206, {"Content-Length": len(part), "ETag": tag,
                                   "Content-Range": f"bytes {a}-{int(a) + len(part) - 1}/{len(PNG)}"}, part)
         asked = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
         body = self.page(asked["prefix"], int(asked.get("continuation-token", 0)), int(asked["max-keys"])).encode()

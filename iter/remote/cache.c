@@ -15,6 +15,9 @@
  * goes on after all, it may rename a file that another one writes. That costs the block at most: a
  * file that is not whole is never read.
  *
+ * If all blocks fit half of the free memory, one that must be read from the disk is read whole: the
+ * rest of it is wanted soon, and the page cache keeps it until then.
+ *
  * A block's bytes are counted before it is written. A process that dies meanwhile leaves too many
  * counted, until the next first process counts anew.
  */
@@ -40,6 +43,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
+#include "iter/core/machine.h"
 #include "iter/core/time.h"
 #include "iter/remote/digest.h"
 #include "iter/remote/open_blocks.h"
@@ -51,7 +55,7 @@
 
 struct iter__cache {
     int dir, users;
-    uint64_t limit;
+    uint64_t limit, memory;  /* memory: free when it was opened */
     _Atomic uint64_t *bytes; /* mapped: in the folder, of all processes */
     _Atomic int64_t rest_until_ns;
     iter__open_blocks *open;
@@ -250,6 +254,7 @@ iter_status iter__cache_open(const char *folder, uint64_t limit, iter__cache **o
         iter__cache_close(cache);
         return iter__fail(err, ITER_EIO, "cache: %s: %s", folder, why);
     }
+    cache->memory = iter__memory_free("/proc", "/sys/fs/cgroup");
     cache->limit = limit ? limit : atomic_load(cache->bytes) + free_bytes(cache) / 10 * 9;
     /* Blocks that others dropped stay on the disk while they are open here: a quarter at most. */
     cache->open = iter__open_blocks_create(cache->limit / least / 4);
@@ -310,6 +315,7 @@ iter__cache_answer iter__cache_read(iter__cache *cache, const iter__cache_key *k
         if (opened != ITER_CACHE_READ) return opened;
     }
     iter__open_block *b = kept ? kept : &fresh;
+    if (may_wait && atomic_load(cache->bytes) < cache->memory / 2) iter__block_read_ahead(b);
     const bool has = at + n <= b->head.bytes;
     const iter__cache_answer answer =
         has ? iter__block_read(b, at, out, n, may_wait) : ITER_CACHE_NONE;

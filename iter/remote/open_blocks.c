@@ -179,6 +179,11 @@ iter__cache_answer iter__block_read(iter__open_block *b, size_t at, uint8_t *out
     return read_checked(b, at, out, n, may_wait);
 }
 
+void iter__block_read_ahead(iter__open_block *b) {
+    if (!atomic_exchange_explicit(&b->is_ahead, true, memory_order_relaxed))
+        (void)posix_fadvise(b->fd, 0, 0, POSIX_FADV_WILLNEED);
+}
+
 /* Whether the block's file is still there; if it was written to, its sums are to be checked. */
 static bool is_there(iter__open_block *b) {
     struct stat st;

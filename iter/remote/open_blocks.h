@@ -36,6 +36,7 @@ typedef struct iter__open_block {
     _Atomic uint64_t checked;  /* bits of the pieces whose sums were right */
     _Atomic int64_t looked_ms; /* at the file, on a coarse clock */
     _Atomic int64_t changed_ns, used_s;
+    atomic_bool is_ahead; /* the kernel was asked to read all of it */
     iter__block_head head;
 
     /* Guarded by the table. */
@@ -55,6 +56,9 @@ iter__cache_answer iter__block_open(int dir, const char *name, const iter__cache
  * of them are in memory, and it `may_wait` not. */
 iter__cache_answer iter__block_read(iter__open_block *b, size_t at, uint8_t *out, size_t n,
                                     bool may_wait);
+
+/* Asks the kernel to read all of the block, once. */
+void iter__block_read_ahead(iter__open_block *b);
 
 /* At most a number of open blocks. Any thread. */
 typedef struct iter__open_blocks iter__open_blocks;
