@@ -286,6 +286,8 @@ iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r) {
     iter__chunk_read *waiters = frame->waiters;
     frame->waiters = NULL;
     frame->loading = false;
+    /* A chunk that found no frame may take this one now. */
+    atomic_fetch_add_explicit(&reading->releases, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&reading->path_bytes[read->path], read->done, memory_order_relaxed);
     /* After a failure the next row reads the window again. */
     if (read->status < 0) reading->frames->ids[frame - reading->frames->frames] = 0;

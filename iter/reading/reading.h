@@ -68,7 +68,7 @@ typedef struct iter__reading {
     bool canceled;
 
     /* Any thread: */
-    atomic_uint releases;   /* regions given back so far: a change means that space was freed */
+    atomic_uint releases;   /* regions given back and frames read so far: a change may be space */
     atomic_bool has_reader; /* a thread waits in the source */
     atomic_uint pending;    /* reads that have not completed */
     atomic_int misses;      /* how many more reads skip try_read */

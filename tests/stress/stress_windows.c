@@ -92,6 +92,39 @@ static void goes_back(const char *folder, uint32_t n) {
     }
 }
 
+/* If a loader begins in the middle of a group, windows are read ahead into all frames before the
+ * first row asks for its own, and all may be read before the worker looks again. */
+static void begins_anywhere(void) {
+    const source_fault_plan plan = {.inner = &iter__source_pread};
+    char folder[MAKE_PATH_MAX];
+    drive_cifar(folder, 243);
+    iter_dataset *data = drive_open(folder);
+    for (int w = 1; w < 4; w++) {
+        source_fault_set(&plan);
+        for (uint32_t at = 0; at < 2 * 243; at += 16) {
+            iter_error error = {.status = ITER_OK};
+            iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+            opt.batch_size = 16;
+            opt.workers = worker_counts[w];
+            opt.shuffle = ITER_SHUFFLE_BLOCK;
+            opt.sampler.block = 32;
+            opt.sampler.buffer_blocks = 4;
+            opt.seed = 7;
+            opt.reading.source = ITER_SOURCE_RING;
+            opt.reading.ops = &source_fault_ops;
+            iter_loader *loader = drive_loader(data, NULL, &opt);
+            iter_batch *batch = NULL;
+            EXPECT_OK(iter_loader_seek(loader, at / 243, at % 243 / 16 * 16, NULL), NULL);
+            const iter_status got = iter_loader_next_within(loader, 20000, &batch, &error);
+            if (EXPECT_OK(got, &error)) EXPECT_EQ(drive_wrong_rows(batch), 0);
+            iter_batch_unref(batch);
+            iter_loader_unref(loader);
+        }
+    }
+    iter_dataset_unref(data);
+    make_folder_gone(folder);
+}
+
 /* Blocks that span two files, and two ranks, each of which needs half of the rows. */
 static void over_the_ends(void) {
     char folder[MAKE_PATH_MAX];
@@ -182,6 +215,7 @@ int main(void) {
     drive_cifar(folder, n);
     reads_little(folder, n);
     goes_back(folder, n);
+    begins_anywhere();
     windows_that_fail(folder, n);
     every_spelling(folder, n);
     make_folder_gone(folder);
