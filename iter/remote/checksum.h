@@ -9,11 +9,11 @@
 #ifndef ITER_REMOTE_CHECKSUM_H
 #define ITER_REMOTE_CHECKSUM_H
 
-#ifdef ITER_HAVE_REMOTE
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef ITER_HAVE_REMOTE
 
 #include "iter/remote/digest.h"
 

@@ -11,12 +11,12 @@
 #ifndef ITER_REMOTE_CURL_LIBRARY_H
 #define ITER_REMOTE_CURL_LIBRARY_H
 
+#include <iter/status.h>
+
 #ifdef ITER_HAVE_REMOTE
 
 #include <curl/curl.h>
 #include <stdbool.h>
-
-#include <iter/status.h>
 
 /* Opens libcurl if it is not linked, and initialises it. It stays open. Any thread, any number of
  * times: the first call does the work, and all others return what it returned. Errors: EUNSUPPORTED

@@ -7,16 +7,17 @@
 #ifndef ITER_REMOTE_DIGEST_H
 #define ITER_REMOTE_DIGEST_H
 
-#ifdef ITER_HAVE_REMOTE
-
-#include <openssl/md5.h>
-#include <openssl/sha.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define ITER_SHA256_BYTES 32
 #define ITER_SHA256_TEXT  (2 * ITER_SHA256_BYTES + 1)
 #define ITER_MD5_BYTES    16
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <openssl/md5.h>
+#include <openssl/sha.h>
 
 typedef enum iter__digest_kind {
     ITER_DIGEST_SHA256,

@@ -97,7 +97,7 @@ Test(remote_checksum, heads_that_are_none) {
         "content-md5: ????????????????????????",
         "content-digest: sha-256=:",
         "x-amz-checksum-: AAAA",
-        "x-amz-checksum-sha1: " SHA256,
+        ("x-amz-checksum-sha1: " SHA256),
         "x-amz-checksum-crc64nvme: AAAAAAAAAAA=",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
@@ -107,6 +107,6 @@ Test(remote_checksum, heads_that_are_none) {
 Test(remote_checksum, crc32c_goes_on) {
     for (size_t n = 0; n <= 9; n++) {
         const uint32_t before = iter__crc32c(BYTES, n);
-        cr_expect_eq(iter__crc32c_more(before, BYTES + n, 9 - n), 0xe3069283u, "%zu", n);
+        cr_expect_eq(iter__crc32c_more(before, &BYTES[n], 9 - n), 0xe3069283u, "%zu", n);
     }
 }

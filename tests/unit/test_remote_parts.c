@@ -213,8 +213,8 @@ Test(remote_parts, upload_begins) {
         "<InitiateMultipartUploadResult/>",
         "<InitiateMultipartUploadResult><UploadId></UploadId></InitiateMultipartUploadResult>",
         "<Other><UploadId>a</UploadId></Other>",
-        "<InitiateMultipartUploadResult><x><UploadId>a</UploadId></x>"
-        "</InitiateMultipartUploadResult>"};
+        ("<InitiateMultipartUploadResult><x><UploadId>a</UploadId></x>"
+         "</InitiateMultipartUploadResult>")};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         cr_expect_eq(upload_id(bad[i], &id, &err), ITER_EFORMAT, "%s", bad[i]);
         cr_expect(err.message[0] && !id, "%s", bad[i]);
