@@ -181,11 +181,13 @@ static iter_status send_part(iter__upload *u, const place *p, char **out_etag, i
     return *out_etag ? ITER_OK : no_memory(u, err);
 }
 
-/* AbortMultipartUpload; whatever was told to end, this is sent. */
-static bool abort_upload(iter__upload *u) {
+/* AbortMultipartUpload; whatever was told to end, this is sent. *out_none: there is no such upload
+ * any more. */
+static bool abort_upload(iter__upload *u, bool *out_none) {
     char *query = iter__strf("uploadId=%s", u->id);
     if (!query) return false;
     bool gone = false;
+    *out_none = false;
     for (unsigned n = 1; n <= ABORT_TRIES && !gone; n++) {
         iter__request r = {
             .kind = ITER_REQUEST_DELETE, .url = u->url, .query = query, .sink = no_reply};
@@ -195,6 +197,7 @@ static bool abort_upload(iter__upload *u) {
             (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
         }
         gone = iter__remote_perform(u->remote, &r, NULL, 1, NULL) == ITER_OK || r.status == 404;
+        *out_none = r.status == 404;
     }
     iter__free(query);
     return gone;
@@ -545,19 +548,26 @@ static void free_upload(iter__upload *u) {
 iter_status iter__upload_close(iter__upload *u, iter_status status, iter_error *err) {
     if (!u) return status;
     if (status == ITER_OK) status = iter__upload_finish(u, err);
+    const bool completes = status == ITER_OK && u->id;
     if (status < 0) atomic_store_explicit(&u->dropped, true, memory_order_relaxed);
     stop_threads(u);
-    if (status == ITER_OK && u->id) {
+    if (completes) {
         status = complete(u, err);
     } else if (status == ITER_OK) {
         iter__request r = {.kind = ITER_REQUEST_PUT};
         status = send_bytes(u, &r, u->filling ? u->filling->bytes : NULL,
                             u->filling ? u->filling->n : 0, err);
     }
-    if (status < 0 && u->id && !abort_upload(u))
+    bool none = false;
+    if (status < 0 && u->id && !abort_upload(u, &none))
         status = iter__fail_in(err, status,
                                "the upload could not be aborted, so its parts stay "
                                "until the bucket's lifecycle rule removes them");
+    /* The answer to the completion may have been lost. */
+    if (status < 0 && completes && none && is_complete(u)) {
+        iter__error_clear(err);
+        status = ITER_OK;
+    }
     free_upload(u);
     return status;
 }

@@ -13,6 +13,7 @@ request that it may concern errs so (1 without a number).
     inside       the first Complete is answered with 200 and a passing <Error>
     refuse       Complete is answered with 200 and an <Error> that stays
     forget       Complete is passed on, its answer lost; after that the upload is unknown
+    deny         Complete is passed on, and answered with 403
     hold-FILE    Complete waits until FILE exists
 
 Like S3, it answers 400 if a body has another SHA-256 than x-amz-content-sha256 says.
@@ -77,7 +78,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(int(number) / 1000)
             if kind in ("ok", "slow"):
                 continue
-            if kind in ("inside", "refuse", "forget", "hold") and not self.is_complete:
+            if kind in ("inside", "refuse", "forget", "hold", "deny") and not self.is_complete:
                 continue
             if kind == "flip" and not size:
                 continue
@@ -85,7 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 counts[word] = counts.get(word, 0) + 1
                 if kind == "inside" and counts[word] > 1:
                     continue
-                if kind in ("forget", "hold", "refuse") or counts[word] % int(number or 1) == 0:
+                if kind in ("forget", "hold", "refuse", "deny") or counts[word] % int(number or 1) == 0:
                     return kind, counts[word], number
         return "ok", 0, ""
 
@@ -114,6 +115,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         status, text, headers = self.pass_on(body)
         if fault in ("lost", "forget"):
             return self.reset()
+        if fault == "deny":
+            return self.say(403, error("AccessDenied"))
         return self.say(status, text, headers)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer

@@ -168,6 +168,14 @@ class Packed(unittest.TestCase):
         self.assertEqual(self.get("a/large.rec"), rec)
         self.assertGreaterEqual(len(self.asked("^POST uploadId=.* forget")), 2)
 
+    def test_complete_is_denied_too_late(self):
+        """Complete fails by its answer, but was carried out: there is no upload to abort, and the object is new."""
+        rec, _ = self.large()
+        done = self.pack_large(**self.proxy("deny"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.get("a/large.rec"), rec)
+        self.assertEqual(len(self.asked("^DELETE uploadId=")), 1)
+
     def test_error_inside_200(self):
         self.large()
         done = self.pack_large(**self.proxy("refuse"))
