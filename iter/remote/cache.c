@@ -11,9 +11,9 @@
  *   bytes                 how many bytes the blocks have, mapped by all
  *
  * A .part whose lock is held for CLAIM_S is unlinked by a process that wants the block: its
- * owner may be stopped, or dead while a child that it forked has the handle still. If the owner
- * goes on after all, it may rename a file that another one writes. That costs the block at most: a
- * file that is not whole is never read.
+ * owner may be stopped, or dead while a child that it forked has the handle still, or a loader
+ * without workers whose next() is not called until the other process goes on. If the owner goes
+ * on after all, it sees that the name is another's, and keeps nothing.
  *
  * If all blocks fit half of the free memory, one that must be read from the disk is read whole: the
  * rest of it is wanted soon, and the page cache keeps it until then.
@@ -50,7 +50,7 @@
 
 #define SHARDS    256
 #define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */
-#define CLAIM_S   30                         /* that another process waits for a block */
+#define CLAIM_S   5                          /* that another process waits for a block */
 #define NAME_HASH 32                         /* digits of a block's name before the '-' */
 
 struct iter__cache {
@@ -455,13 +455,15 @@ static bool write_all(int fd, const void *bytes, size_t n, uint64_t at) {
     return true;
 }
 
+/* False if another process took the claim while it was written. */
 static bool write_block(iter__cache *cache, const iter__cache_key *key, uint64_t block,
                         const iter__cache_claim *claim, const uint8_t *bytes, size_t n) {
     char part[72];
+    struct stat st;
     const iter__block_head h = iter__block_head_of(key, block, bytes, n);
     part_of(claim->name, part);
     return ftruncate(claim->fd, 0) == 0 && write_all(claim->fd, &h, sizeof(h), 0) &&
-           write_all(claim->fd, bytes, n, sizeof(h)) &&
+           write_all(claim->fd, bytes, n, sizeof(h)) && has_name(cache, claim->fd, part, &st) &&
            renameat(cache->dir, part, cache->dir, claim->name) == 0;
 }
 
@@ -469,20 +471,20 @@ void iter__cache_keep(iter__cache *cache, const iter__cache_key *key, uint64_t b
                       iter__cache_claim *claim, const void *bytes, size_t n) {
     if (claim->fd < 0) return;
     const uint64_t size = sizeof(iter__block_head) + n;
+    char part[72];
+    struct stat st;
     bool kept = false;
+    part_of(claim->name, part);
     if (bytes && n > 0 && n <= ITER_CACHE_BLOCK && make_room(cache, size) &&
         !iter__cache_has(cache, key, block)) {
         if (atomic_fetch_add(cache->bytes, size) + size <= cache->limit) {
             kept = write_block(cache, key, block, claim, bytes, n);
-            if (!kept) atomic_store(&cache->rest_until_ns, iter__now_ns() + REST_NS);
+            if (!kept && has_name(cache, claim->fd, part, &st))
+                atomic_store(&cache->rest_until_ns, iter__now_ns() + REST_NS);
         }
         if (!kept) atomic_fetch_sub(cache->bytes, size);
     }
-    if (!kept) {
-        char part[72];
-        part_of(claim->name, part);
-        (void)unlinkat(cache->dir, part, 0);
-    }
+    if (!kept && has_name(cache, claim->fd, part, &st)) (void)unlinkat(cache->dir, part, 0);
     close(claim->fd); /* and so the lock ends */
     claim->fd = -1;
 }

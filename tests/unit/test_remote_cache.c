@@ -331,6 +331,28 @@ Test(remote_cache, claims) {
     iter__cache_close(two);
 }
 
+/* The holder of a claim was stopped for long, so another process took it, and goes on now. */
+Test(remote_cache, claims_are_taken) {
+    iter__cache *one = open_cache((uint64_t)64 << 20), *two = open_cache((uint64_t)64 << 20);
+    const iter__cache_key key = iter__cache_key_of("s3://b/a", "\"1\"");
+    const struct timespec old[2] = {{.tv_sec = time(NULL) - 60}, {.tv_sec = time(NULL) - 60}};
+    static uint8_t bytes[4000];
+    fill(bytes, sizeof(bytes), 1);
+    for (uint64_t block = 0; block < 2; block++) {
+        const bool has_bytes = block == 0;
+        iter__cache_claim a, b;
+        cr_assert(iter__cache_claim_block(one, &key, block, &a) && a.fd >= 0);
+        cr_assert_eq(futimens(a.fd, old), 0);
+        cr_assert(iter__cache_claim_block(two, &key, block, &b) && b.fd >= 0);
+        iter__cache_keep(one, &key, block, &a, has_bytes ? bytes : NULL, has_bytes ? 4000 : 0);
+        cr_expect(!iter__cache_has(two, &key, block), "the other one's file is not done");
+        iter__cache_keep(two, &key, block, &b, bytes, sizeof(bytes));
+        cr_expect(is_right(one, &key, block, 0, sizeof(bytes), 1));
+    }
+    iter__cache_close(one);
+    iter__cache_close(two);
+}
+
 /* As on a full disk, a write comes to an end in the middle. */
 Test(remote_cache, no_space) {
     iter__cache *cache = open_cache((uint64_t)64 << 20);
