@@ -31,6 +31,7 @@
 #define POLL_MS            1000
 #define REFRESH_S          300 /* before credentials expire */
 #define ASK_PAUSE_S        10  /* while the credentials that are there still do */
+#define ASK_AGAIN_S        3   /* after they have expired */
 #define PAUSE_FIRST_NS     50000000
 #define PAUSE_MOST_NS      ((int64_t)10 * 1000000000)
 #define CREDENTIALS_WAIT_S 2L
@@ -266,7 +267,11 @@ CURL *iter__remote_easy(iter__remote *remote) {
     lock(remote);
     if (remote->n_idle > 0) easy = remote->idle[--remote->n_idle];
     unlock(remote);
-    return easy ? easy : curl_easy_init();
+    if (easy) return easy;
+    iter__gate_enter(); /* libcurl takes a lock of its own */
+    easy = curl_easy_init();
+    iter__gate_leave();
+    return easy;
 }
 
 void iter__remote_easy_back(iter__remote *remote, CURL *easy) {
@@ -285,7 +290,11 @@ static CURLM *take_line(iter__remote *remote) {
     lock(remote);
     if (remote->n_lines > 0) line = remote->lines[--remote->n_lines];
     unlock(remote);
-    return line ? line : curl_multi_init();
+    if (line) return line;
+    iter__gate_enter();
+    line = curl_multi_init();
+    iter__gate_leave();
+    return line;
 }
 
 static void give_line_back(iter__remote *remote, CURLM *line) {
@@ -377,12 +386,12 @@ static bool ask(void *user, const char *url, bool put, const char *header, char 
                 size_t capacity) {
     answer a = {.out = out, .capacity = capacity};
     long status = 0;
-    CURL *easy = curl_easy_init();
+    CURL *easy = iter__remote_easy(user);
     struct curl_slist *headers = header ? curl_slist_append(NULL, header) : NULL;
     out[0] = '\0';
     if (!easy || (header && !headers)) {
         curl_slist_free_all(headers);
-        curl_easy_cleanup(easy);
+        iter__remote_easy_back(user, easy);
         return false;
     }
     curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -396,7 +405,7 @@ static bool ask(void *user, const char *url, bool put, const char *header, char 
     const CURLcode code = iter__remote_run(user, easy);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_slist_free_all(headers);
-    curl_easy_cleanup(easy);
+    iter__remote_easy_back(user, easy);
     return code == CURLE_OK && status == 200;
 }
 
@@ -420,23 +429,44 @@ static iter_status ask_chain(iter__remote *remote, iter_error *err) {
         iter__credentials_find(remote->profile ? remote->profile : "", ask, remote, found, err);
     lock(remote);
     remote->ask_after_s = (int64_t)time(NULL) + ASK_PAUSE_S;
+    remote->ask_failed = status < 0;
     if (status == ITER_OK) {
         remote->credentials = *found;
-        remote->has_credentials = true;
+        remote->has_credentials = remote->had_credentials = true;
         remote->key_of[0] = '\0';
     }
     unlock(remote);
     if (status < 0 && will_do(remote, true)) status = ITER_OK;
+    if (status == ITER_EINVAL && remote->had_credentials) {
+        lock(remote);
+        remote->ask_after_s = (int64_t)time(NULL) + ASK_AGAIN_S;
+        unlock(remote);
+        err->status = status = ITER_ETIMEDOUT;
+    }
     OPENSSL_cleanse(found, sizeof(*found));
     iter__free(found);
     return status;
+}
+
+/* Each question may take seconds, in which no bytes arrive: so they have a pause between them. */
+static bool asked_just_now(iter__remote *remote) {
+    lock(remote);
+    const bool just_now = remote->ask_failed && remote->had_credentials &&
+                          (int64_t)time(NULL) < remote->ask_after_s;
+    unlock(remote);
+    return just_now;
 }
 
 static iter_status need_credentials(iter__remote *remote, iter_error *err) {
     if (will_do(remote, false)) return ITER_OK;
     pthread_mutex_lock(&remote->asking);
     /* Another thread may have asked meanwhile. */
-    const iter_status status = will_do(remote, false) ? ITER_OK : ask_chain(remote, err);
+    iter_status status = ITER_OK;
+    if (!will_do(remote, false))
+        status = asked_just_now(remote)
+                     ? iter__fail(err, ITER_ETIMEDOUT,
+                                  "the credentials have expired, and no new ones were given")
+                     : ask_chain(remote, err);
     pthread_mutex_unlock(&remote->asking);
     return status;
 }
@@ -446,9 +476,14 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
     char date[9];
     (void)snprintf(date, sizeof(date), "%.8s", time_text);
     char key_of[sizeof(remote->key_of)];
-    ITER_TRY(need_credentials(remote, err));
+    if (!remote->anonymous) ITER_TRY(need_credentials(remote, err));
     iter_status status = ITER_OK;
     lock(remote);
+    strcpy(out->region, remote->region);
+    if (remote->anonymous) {
+        unlock(remote);
+        return ITER_OK;
+    }
     (void)snprintf(key_of, sizeof(key_of), "%s%.*s", date, ITER_REGION_BYTES - 1, remote->region);
     if (status == ITER_OK && strcmp(key_of, remote->key_of) != 0) {
         status = iter__sigv4_key(remote->credentials.secret, date, remote->region, "s3",
@@ -458,7 +493,6 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
     if (status == ITER_OK) {
         strcpy(out->access_key, remote->credentials.access_key);
         strcpy(out->token, remote->credentials.token);
-        strcpy(out->region, remote->region);
         memcpy(out->key, remote->key, sizeof(out->key));
     }
     unlock(remote);
@@ -474,12 +508,10 @@ bool iter__remote_forget_credentials(iter__remote *remote) {
     return may_expire;
 }
 
-bool iter__remote_move(iter__remote *remote, const char *region) {
+void iter__remote_move(iter__remote *remote, const char *region) {
     lock(remote);
-    const bool other = strcmp(remote->region, region) != 0 && strlen(region) < ITER_REGION_BYTES;
-    if (other) strcpy(remote->region, region);
+    (void)snprintf(remote->region, sizeof(remote->region), "%s", region);
     unlock(remote);
-    return other;
 }
 
 #endif

@@ -15,7 +15,6 @@
 
 #ifdef ITER_HAVE_REMOTE
 
-#define ITER_REGION_BYTES 64
 #define ITER_IDLE_MAX     16
 
 struct iter__remote {
@@ -38,8 +37,9 @@ struct iter__remote {
     unsigned n_forks;     /* iter__gate_forks() of the process that `lines` belong to */
     char region[ITER_REGION_BYTES];
     iter__credentials credentials;
-    bool has_credentials;
-    int64_t ask_after_s;                /* since 1970: not again before, if they still do */
+    bool has_credentials, had_credentials;
+    bool ask_failed;                    /* the last time */
+    int64_t ask_after_s;                /* since 1970: not again before, if they did or still do */
     char key_of[8 + ITER_REGION_BYTES]; /* date and region that `key` is of */
     uint8_t key[ITER_SHA256_BYTES];
     iter__versions versions;
@@ -61,8 +61,8 @@ iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cac
 /* The URL that iter__remote_hide() was given (iter__free). NULL = no memory. */
 char *iter__remote_reveal(iter__remote *remote, const char *url);
 
-/* What a signature needs at this time ("20150830T123600Z"). Errors: EINVAL (no credentials),
- * ENOMEM. */
+/* What a signature needs at this time ("20150830T123600Z"); for an anonymous client only the
+ * region. Errors: as of iter__request_begin(). */
 typedef struct iter__signer {
     char access_key[sizeof(((iter__credentials *)0)->access_key)];
     char token[sizeof(((iter__credentials *)0)->token)];
@@ -77,8 +77,8 @@ iter_status iter__remote_signer(iter__remote *remote, const char *time_text, ite
  * expire. */
 bool iter__remote_forget_credentials(iter__remote *remote);
 
-/* The bucket lies in another region than was thought; true if that is new. */
-bool iter__remote_move(iter__remote *remote, const char *region);
+/* The bucket lies in another region than was thought. */
+void iter__remote_move(iter__remote *remote, const char *region);
 
 #endif
 #endif

@@ -61,6 +61,11 @@ iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
         iter_error why = {.status = ITER_OK};
         if (n > 1) curl_easy_reset(r->easy);
         status = iter__request_begin(remote, r, &why);
+        const int64_t later = iter__now_ns() + iter__remote_pause_ns(n - 1);
+        if (status == ITER_ETIMEDOUT && later <= until && !is_over(r)) {
+            wait_for(r, later - iter__now_ns());
+            continue;
+        }
         if (status < 0) {
             status = iter__fail(err, status, "%s: %s", r->url, why.message);
             break;

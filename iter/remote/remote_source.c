@@ -191,7 +191,17 @@ static void take_out(remote_source *s, CURL *easy) {
     iter__gate_leave();
 }
 
-/* Sends a read's request. If that cannot be done the read fails. */
+/* What waits is kept in the order of its age. */
+static void wait_until(remote_source *s, transfer *t, int64_t ns) {
+    transfer **at = &s->waiting;
+    while (*at && (*at)->number < t->number)
+        at = &(*at)->next;
+    t->not_before_ns = ns;
+    t->next = *at;
+    *at = t;
+}
+
+/* Sends a read's request. If that cannot be done the read fails; without credentials it waits. */
 static void start(remote_source *s, transfer *t, int64_t now) {
     iter_error why = {.status = ITER_OK};
     iter__remote *client = client_of(s, t->read->object);
@@ -211,17 +221,11 @@ static void start(remote_source *s, transfer *t, int64_t now) {
     }
     iter__remote_easy_back(client, t->request.easy);
     t->request.easy = NULL;
-    fail_read(s, t, status == ITER_ENOMEM ? ENOMEM : EIO);
-}
-
-/* What waits is kept in the order of its age. */
-static void wait_until(remote_source *s, transfer *t, int64_t ns) {
-    transfer **at = &s->waiting;
-    while (*at && (*at)->number < t->number)
-        at = &(*at)->next;
-    t->not_before_ns = ns;
-    t->next = *at;
-    *at = t;
+    const int64_t again = now + iter__remote_pause_ns(t->n_tries - 1);
+    if (status == ITER_ETIMEDOUT && again <= t->until_ns)
+        wait_until(s, t, again);
+    else
+        fail_read(s, t, status == ITER_ENOMEM ? ENOMEM : EIO);
 }
 
 /* The pace slows all reads down after refusals, so a refused one needs no pause of its own, except

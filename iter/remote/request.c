@@ -311,10 +311,9 @@ static iter_status set_s3(iter__remote *remote, iter__request *r, iter_error *er
     iter_status status = ITER_OK;
     (void)strftime(time_text, sizeof(time_text), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
     if (!signer) status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
-    if (status == ITER_OK && !remote->anonymous)
-        status = iter__remote_signer(remote, time_text, signer, err);
-    if (status == ITER_OK && !s3_place(remote, remote->anonymous ? remote->region : signer->region,
-                                       r, &base, &host, &path))
+    if (status == ITER_OK) status = iter__remote_signer(remote, time_text, signer, err);
+    if (status == ITER_OK) strcpy(r->asked_region, signer->region);
+    if (status == ITER_OK && !s3_place(remote, signer->region, r, &base, &host, &path))
         status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
     if (status == ITER_OK) {
         url = iter__strf("%s%s%s%s%s", base, host, path, r->query ? "?" : "",
@@ -399,6 +398,10 @@ static void set_common(const iter__remote *remote, iter__request *r) {
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     iter__curl_allow(easy, false, false);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+#if LIBCURL_VERSION_NUM >= 0x075700 /* 7.87.0 */
+    /* Else the end of a request waits for a look-up of its host that hangs. */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+#endif
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, STALL_S);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
@@ -488,8 +491,11 @@ static iter__request_end judge_status(iter__remote *remote, iter__request *r) {
     explain_status(r);
     r->throttled = r->status == 429 || r->status == 503;
     if (r->status == 429 || r->status >= 500 || r->status == 408) return ITER_REQUEST_AGAIN;
-    if (r->region[0] && iter__url_is_s3(r->url) && iter__remote_move(remote, r->region))
+    /* Of several requests that learn it at the same time, the first one moves the client. */
+    if (r->region[0] && iter__url_is_s3(r->url) && strcmp(r->region, r->asked_region) != 0) {
+        iter__remote_move(remote, r->region);
         return ITER_REQUEST_AGAIN;
+    }
     if ((r->status == 400 || r->status == 403) && says(r, "ExpiredToken")) {
         iter__remote_forget_credentials(remote);
         return ITER_REQUEST_AGAIN;

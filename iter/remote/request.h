@@ -11,6 +11,7 @@
 #include "iter/remote/curl_library.h"
 
 #define ITER_REASON_BYTES 384
+#define ITER_REGION_BYTES 64
 #define ITER_WRONG_SUM    "the bytes do not have the checksum that the server gave"
 
 /* Takes bytes of the body, which come in order: the first is the request's byte number `at`. False
@@ -63,8 +64,9 @@ typedef struct iter__request {
     bool is_folder;        /* the name was sent on to one that ends with '/' */
     char etag[ITER_ETAG_BYTES];
     char modified[64];
-    char region[32]; /* where the bucket is, if the answer says so */
-    char body[2048]; /* the first bytes of an answer that says no */
+    char asked_region[ITER_REGION_BYTES]; /* where the bucket was thought to be */
+    char region[ITER_REGION_BYTES];       /* where it is, if the answer says so */
+    char body[2048];                      /* the first bytes of an answer that says no */
     size_t n_body;
     char curl_error[CURL_ERROR_SIZE];
     char reason[ITER_REASON_BYTES]; /* in words, after the end */
@@ -75,7 +77,8 @@ typedef struct iter__request {
 } iter__request;
 
 /* Prepares `request->easy` (from iter__remote_easy()) to be performed. Errors: EINVAL (no
- * credentials), ENOMEM. */
+ * credentials), ETIMEDOUT (the old ones have expired, and their service gives no new ones now),
+ * ENOMEM. */
 iter_status iter__request_begin(iter__remote *remote, iter__request *request, iter_error *err);
 
 /* Takes a line of an answer's head; it has n bytes and no NUL. */

@@ -67,6 +67,11 @@ class Fake(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         s = self.server
         if self.path == "/creds":
+            with s.lock:
+                s.mute_at = s.mute_at or (time.time() if s.mute_from and len(s.asked) > s.mute_from else 0)
+            if 0 < time.time() - s.mute_at < 2.5:
+                s.n_mute += 1
+                return self.say(500)
             ok = self.headers.get("Authorization") == s.wanted
             return self.keys("BOX") if ok else self.say(401)
         if self.path.startswith("/latest/meta-data/iam/security-credentials/"):
@@ -77,6 +82,8 @@ class Fake(http.server.BaseHTTPRequestHandler):
             return self.keys("MACHINE") if self.path.endswith("/the-role") else self.say(404)
         with s.lock:
             s.asked.append((self.command, self.path, dict(self.headers.items()), time.time()))
+        if s.region and f"/{s.region}/s3/" not in self.headers.get("Authorization", ""):
+            return self.say(400, x_amz_bucket_region=s.region)
         if not s.judge(self):
             return self.say(403, b"<Error><Code>ExpiredToken</Code><Message>it is old</Message></Error>")
         body = bytes(range(256)) * 400
@@ -92,11 +99,13 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, wanted=None, lasts_s=3600, judge=lambda request: True, slow_s=0.0):
+    def __init__(self, wanted=None, lasts_s=3600, judge=lambda request: True, slow_s=0.0, mute_from=0,
+                 region=""):
         super().__init__(("127.0.0.1", 0), Fake)
         self.lock = threading.Lock()
         self.asked, self.given, self.expires = [], 0, []
         self.wanted, self.lasts_s, self.judge, self.slow_s = wanted, lasts_s, judge, slow_s
+        self.mute_from, self.mute_at, self.n_mute, self.region = mute_from, 0, 0, region
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -280,6 +289,24 @@ class Credentials(unittest.TestCase):
         with Server(lasts_s=120) as server:  # they expire soon: that is no reason to ask for each request
             self.assertEqual(self.read(server), want)
             self.assertLess(server.given, len(server.asked) / 4)
+
+    def test_service_falls_silent(self):
+        """Reads wait for keys if those that they had expired and their service fails for a while."""
+        with Server() as server:
+            want = self.read(server)
+            middle = len(server.asked) * 6 // 10
+        with Server(lasts_s=2, slow_s=0.01, mute_from=middle) as server:
+            self.assertEqual(self.read(server), want)
+            self.assertGreater(server.n_mute, 0)
+
+    def test_region(self):
+        """Of requests that go to a wrong region at the same time, each goes on in the right one."""
+        with Server(region="eu-west-9") as server:
+            env = dict(BASE, AWS_EC2_METADATA_DISABLED="true", HOME="/nonexistent", **ENV)
+            spec = f"tokens:s3://sets/{{a,b,c,d,e,f,g,h}}.bin?length=64&endpoint={server.url}"
+            done = subprocess.run([BENCH, "plan", "--data", spec], env=env, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreaterEqual(len(server.asked), 9)
 
     def test_expired_token(self):
         """A server that calls keys expired gets new ones."""
