@@ -451,8 +451,8 @@ static iter_status ask_chain(iter__remote *remote, iter_error *err) {
 /* Each question may take seconds, in which no bytes arrive: so they have a pause between them. */
 static bool asked_just_now(iter__remote *remote) {
     lock(remote);
-    const bool just_now = remote->ask_failed && remote->had_credentials &&
-                          (int64_t)time(NULL) < remote->ask_after_s;
+    const bool just_now =
+        remote->ask_failed && remote->had_credentials && (int64_t)time(NULL) < remote->ask_after_s;
     unlock(remote);
     return just_now;
 }

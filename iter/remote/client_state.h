@@ -15,7 +15,7 @@
 
 #ifdef ITER_HAVE_REMOTE
 
-#define ITER_IDLE_MAX     16
+#define ITER_IDLE_MAX 16
 
 struct iter__remote {
     atomic_uint refs;
