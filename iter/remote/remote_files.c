@@ -171,6 +171,7 @@ static iter_status visit_entry(void *user, const iter__s3_entry *entry, iter_err
         iter__free(url);
         return l->visit(l->user, entry->key + l->n_prefix, false, entry->bytes, err);
     }
+    if (n_key == l->n_prefix + 1) return ITER_OK; /* "//": no path names what is in there */
     char *name = iter__strf("%.*s", (int)(n_key - l->n_prefix - 1), entry->key + l->n_prefix);
     if (!name) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", l->url);
     const iter_status status = l->visit(l->user, name, true, 0, err);
@@ -256,7 +257,17 @@ static bool no_bytes(void *user, uint64_t at, const void *bytes, size_t n) {
 static iter_status look_head(iter__remote *remote, const char *url, iter__remote_info *out,
                              bool *out_missing, iter_error *err) {
     iter__request r = {.kind = ITER_REQUEST_HEAD, .url = url, .sink = no_bytes};
-    const iter_status status = perform(remote, &r, NULL, err);
+    iter_status status = perform(remote, &r, NULL, err);
+    if (status < 0 && (r.status == 403 || r.status == 405 || r.status == 501) &&
+        !iter__url_is_s3(url)) {
+        /* A URL that was signed for GET has no HEAD. */
+        iter__request one = {.kind = ITER_REQUEST_RANGE, .url = url, .size = 1, .sink = no_bytes};
+        if (perform(remote, &one, NULL, NULL) == ITER_OK) {
+            r = one;
+            status = ITER_OK;
+            iter__error_clear(err);
+        }
+    }
     *out_missing = r.status == 404;
     out->is_folder = r.is_folder;
     if (status < 0) return status;

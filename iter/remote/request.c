@@ -218,7 +218,9 @@ static bool s3_place(const iter__remote *remote, const char *region, const iter_
     const char *bucket = r->url + strlen("s3://");
     const bool dots = memchr(bucket, '.', n_bucket) != NULL; /* no certificate has such a host */
     const bool in_path = remote->path_style || dots;
-    char *own = remote->endpoint ? NULL : iter__strf("https://s3.%s.amazonaws.com", region);
+    char *own = remote->endpoint ? NULL
+                                 : iter__strf("https://s3.%s.amazonaws.com%s", region,
+                                              strncmp(region, "cn-", 3) ? "" : ".cn");
     const char *endpoint = remote->endpoint ? remote->endpoint : own;
     if (!endpoint) return false;
     const char *host = strstr(endpoint, "://") + 3;

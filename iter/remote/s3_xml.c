@@ -32,7 +32,7 @@ typedef struct reader {
     char names[DEPTH_MAX + 1][NAME_BYTES]; /* of the elements that are open */
     char value[VALUE_BYTES];               /* text of the innermost one */
     size_t n_value;
-    bool is_list, is_complete, truncated;
+    bool is_list, is_encoded, is_complete, truncated;
     char key[VALUE_BYTES], etag[256], next[VALUE_BYTES];
     char upload[VALUE_BYTES];
     uint64_t bytes;
@@ -110,7 +110,7 @@ static void on_end(void *user, const XML_Char *name) {
     const char *const root = "ListBucketResult";
     if (is_at(r, 3, "Contents", "Key")) {
         keep(r->key, sizeof(r->key), r);
-        iter__url_decode(r->key);
+        if (r->is_encoded) iter__url_decode(r->key);
     } else if (is_at(r, 3, "Contents", "ETag")) {
         keep(r->etag, sizeof(r->etag), r);
     } else if (is_at(r, 3, "Contents", "Size")) {
@@ -122,7 +122,7 @@ static void on_end(void *user, const XML_Char *name) {
         if (r->key[0]) visit(r, r->key, false);
     } else if (is_at(r, 3, "CommonPrefixes", "Prefix")) {
         keep(r->key, sizeof(r->key), r);
-        iter__url_decode(r->key);
+        if (r->is_encoded) iter__url_decode(r->key);
         r->bytes = 0;
         if (r->key[0]) visit(r, r->key, true);
     } else if (is_at(r, 2, root, "IsTruncated")) {
@@ -177,6 +177,9 @@ iter_status iter__s3_list_parse(const char *xml, size_t n, iter__s3_visit *visit
     r->visit = visit_one;
     r->user = user;
     r->err = err;
+    /* Looked for beforehand: some services name it after the keys. No key has a '<'. */
+    const char *const encoded = "<EncodingType>url</EncodingType>";
+    r->is_encoded = memmem(xml, n, encoded, strlen(encoded)) != NULL;
     iter_status status = parse(r, xml, n);
     if (status == ITER_OK && !r->is_list)
         status = iter__fail(err, ITER_EFORMAT, "the answer is no list of objects");

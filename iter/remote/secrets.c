@@ -1,6 +1,7 @@
 /* secrets.c - see secrets.h. */
 #include "iter/remote/secrets.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,12 @@ static parts split(const char *url) {
 
 static bool is_hidden(const char *text, int n) {
     return n >= 3 && strncmp(text, HIDDEN, 3) == 0;
+}
+
+/* Whether the user is hidden with digits, by which *out_name is found. */
+static bool is_numbered(const parts *p, uint64_t *out_name) {
+    int n = 0;
+    return sscanf(p->user, HIDDEN "-%16" SCNx64 "%n", out_name, &n) == 1 && n == p->n_user;
 }
 
 static uint64_t name_of(char kind, const char *text, size_t n) {
@@ -79,6 +86,10 @@ static const char *find(const iter__secrets *secrets, uint64_t name) {
     return secrets->capacity ? slot_of(secrets, name)->text : NULL;
 }
 
+static bool is_text(const char *text, const char *other, int n) {
+    return strlen(text) == (size_t)n && memcmp(text, other, (size_t)n) == 0;
+}
+
 typedef struct masked {
     char *out;
     size_t n, capacity;
@@ -92,30 +103,56 @@ static void put(masked *m, const char *text, size_t n) {
     m->out[m->n] = '\0';
 }
 
+/* A quote begins a path; elsewhere it is an apostrophe. */
+static bool may_open(const char *text, const char *at) {
+    return at == text || strchr(" \t\n:;,={(", at[-1]) != NULL;
+}
+
+/* Whether the URL whose "://" is at `at` is one of the paths in braces. */
+static bool is_listed(const char *text, const char *at) {
+    while (at > text && isalnum((unsigned char)at[-1]))
+        at--;
+    return at > text && (at[-1] == '{' || at[-1] == ',');
+}
+
+/* Bytes of a URL up to a query that belongs to it: a '?' in quotes or braces. */
+static size_t before_query(const char *url, const char *ends, bool quoted, bool listed) {
+    int depth = 0;
+    size_t n = 0;
+    for (; url[n] && !strchr(ends, url[n]); n++) {
+        if (url[n] == '?' && (quoted || listed || depth > 0)) break;
+        if (depth == 0 && url[n] == '}') break;
+        depth += (url[n] == '{') - (url[n] == '}');
+    }
+    return n;
+}
+
 char *iter_text_mask(const char *text, char *out, size_t capacity) {
-    const char *const ends = "\"' ;";
     char quote = '\0';
     masked m = {.out = out, .capacity = capacity};
     put(&m, "", 0);
     for (const char *at = text; *at;) {
         if (*at == quote)
             quote = '\0';
-        else if (!quote && (*at == '"' || *at == '\''))
+        else if (!quote && (*at == '"' || *at == '\'') && may_open(text, at))
             quote = *at;
         put(&m, at++, 1);
         if (at - text < 3 || strncmp(at - 3, "://", 3) != 0) continue;
+        const bool listed = !quote && is_listed(text, at - 3);
+        const char own[] = {quote, '\0'};
+        const char *const ends = quote ? own : listed ? "\" ;," : "\" ;";
         const parts p = split(at - 3);
-        if (p.n_user > 0 && (size_t)p.n_user < strcspn(at, ends)) {
+        /* A comma may be one of a user's or of braces in it. */
+        if (p.n_user > 0 && (size_t)p.n_user < strcspn(at, listed ? "\" ;" : ends)) {
             put(&m, HIDDEN, 3);
             at += p.n_user;
         }
-        const size_t n = strcspn(at, quote ? "\"' ;?" : ends);
+        const size_t n = before_query(at, ends, quote != '\0', listed);
         put(&m, at, n);
         at += n;
-        if (*at != '?') continue; /* of the URL: it is quoted */
+        if (*at != '?') continue;
         put(&m, "?" HIDDEN, 4);
-        while (*at && *at != quote)
-            at++;
+        at += strcspn(at, quote ? own : listed ? ";,}" : ";}");
     }
     return out;
 }
@@ -138,14 +175,26 @@ char *iter__secrets_hide(iter__secrets *secrets, const char *url) {
     const bool user = p.n_user > 0 && !is_hidden(p.user, p.n_user);
     const bool query = p.query[0] && !is_hidden(p.query + 1, (int)strlen(p.query + 1));
     if (iter__url_is_s3(url) || !iter__url_is(url) || (!user && !query)) return iter__strdup(url);
-    char digits[32] = "";
+    char digits[32] = "", who[32] = "";
     const uint64_t query_name = name_of('?', p.query, strlen(p.query));
-    if (user && !keep(secrets, name_of('@', p.host, (size_t)p.n_host), p.user, p.n_user))
-        return NULL;
+    if (p.n_user > 0) strcpy(who, HIDDEN "@");
+    uint64_t name;
+    if (user) {
+        /* The second user of a host has a name with digits, so that it is another one. */
+        name = name_of('@', p.host, (size_t)p.n_host);
+        const char *first = find(secrets, name);
+        if (first && !is_text(first, p.user, p.n_user)) {
+            name = name_of('@', p.user, (size_t)(p.n_user + 1 + p.n_host));
+            (void)snprintf(who, sizeof(who), HIDDEN "-%016" PRIx64 "@", name);
+        }
+        if (!keep(secrets, name, p.user, p.n_user)) return NULL;
+    } else if (is_numbered(&p, &name)) {
+        (void)snprintf(who, sizeof(who), HIDDEN "-%016" PRIx64 "@", name);
+    }
     if (query && !keep(secrets, query_name, p.query, (int)strlen(p.query))) return NULL;
     if (query) (void)snprintf(digits, sizeof(digits), "?" HIDDEN "-%016" PRIx64, query_name);
-    return iter__strf("%.*s%s%.*s%.*s%s", p.n_scheme, url, p.n_user > 0 ? HIDDEN "@" : "", p.n_host,
-                      p.host, p.n_path, p.path, query ? digits : p.query);
+    return iter__strf("%.*s%s%.*s%.*s%s", p.n_scheme, url, who, p.n_host, p.host, p.n_path, p.path,
+                      query ? digits : p.query);
 }
 
 bool iter__secrets_are_hidden(const char *name) {
@@ -157,8 +206,11 @@ char *iter__secrets_reveal(const iter__secrets *secrets, const char *url) {
     const char *user = NULL, *query = NULL;
     const char *more = ""; /* a format's own ending, as in "a.rec?***-0123456789abcdef.idx" */
     uint64_t name;
-    if (is_hidden(p.user, p.n_user)) user = find(secrets, name_of('@', p.host, (size_t)p.n_host));
     int n = 0;
+    if (is_hidden(p.user, p.n_user)) {
+        if (!is_numbered(&p, &name)) name = name_of('@', p.host, (size_t)p.n_host);
+        user = find(secrets, name);
+    }
     if (sscanf(p.query, "?" HIDDEN "-%16" SCNx64 "%n", &name, &n) == 1) {
         query = find(secrets, name);
         if (query) more = p.query + n;

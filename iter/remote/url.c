@@ -57,7 +57,7 @@ void iter__url_decode(char *text) {
     for (const char *p = text; *p; out++) {
         const int high = *p == '%' ? digit_of(p[1]) : -1;
         const int low = high >= 0 ? digit_of(p[2]) : -1;
-        *out = low >= 0 ? (char)(high * 16 + low) : *p;
+        *out = low >= 0 ? (char)(high * 16 + low) : *p == '+' ? ' ' : *p;
         p += low >= 0 ? 3 : 1;
     }
     *out = '\0';

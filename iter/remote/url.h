@@ -19,7 +19,7 @@ const char *iter__url_s3_key(const char *url, size_t *out_bucket_bytes);
  * fits into `capacity`. */
 size_t iter__url_encode(const char *text, size_t n, bool slashes, char *out, size_t capacity);
 
-/* Decodes "%41" in place. */
+/* Decodes "%41", and "+" as a blank, in place. */
 void iter__url_decode(char *text);
 
 #endif

@@ -158,8 +158,12 @@ static iter_status add_url(iter__paths *paths, const char *url, const char *endi
                            iter_error *err) {
     const char *base = iter__path_base(url);
     if (strpbrk(base, "*?[") && iter__url_is_s3(url)) return add_remote_matches(paths, url, err);
-    if (!strchr(base, '.') && iter__path_is_folder(url)) return add_folder(paths, url, ending, err);
-    return iter__paths_add(paths, iter__remote_hide(iter__remote_of(url), url), err);
+    char *name = iter__remote_hide(iter__remote_of(url), url); /* messages have it, too */
+    if (!name || strchr(base, '.') || !iter__path_is_folder(name))
+        return iter__paths_add(paths, name, err);
+    const iter_status status = add_folder(paths, name, ending, err);
+    iter__free(name);
+    return status;
 }
 
 /* Adds a path without braces. */

@@ -299,6 +299,14 @@ class Credentials(unittest.TestCase):
             self.assertEqual(self.read(server), want)
             self.assertGreater(server.n_mute, 0)
 
+    def test_signed_for_get(self):
+        """A URL that answers to GET alone, as one that was signed by others does."""
+        with Server(judge=lambda request: request.command == "GET") as server:
+            done = subprocess.run([BENCH, "plan", "--data", f'tokens:"{server.url}/x.bin?X-Amz-Signature=1"?length=64'],
+                                  env=BASE, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, "of 51200 tokens", done.stdout)
+
     def test_region(self):
         """Of requests that go to a wrong region at the same time, each goes on in the right one."""
         with Server(region="eu-west-9") as server:
