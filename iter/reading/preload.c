@@ -24,6 +24,8 @@
 #include "iter/core/hash.h"
 #include "iter/core/thread.h"
 #include "iter/core/time.h"
+#include "iter/remote/client.h"
+#include "iter/remote/url.h"
 #include "iter/runtime/loader_state.h"
 
 #define PIECE          ((uint64_t)1 << 20)
@@ -434,10 +436,18 @@ static void mix(uint64_t hashes[2], const uint64_t *facts, size_t n) {
         hashes[k] = iter__fnv1a(hashes[k], facts, n * sizeof(*facts));
 }
 
-/* Hashes what identifies the files. EUNSUPPORTED if one has changed since it was opened. */
+/* Hashes what identifies the files. EUNSUPPORTED if one has changed since it was opened; if it is
+ * at a URL, its reads find that out. */
 static iter_status identify_files(const iter_description *desc, uint64_t out[2], iter_error *err) {
     for (uint64_t i = 0; i < desc->n_files; i++) {
         struct stat file;
+        if (iter__url_is(desc->files[i].path)) {
+            uint64_t object[3] = {0, 0, desc->files[i].bytes};
+            if (!iter__remote_identity(desc->files[i].place, desc->files[i].path, object))
+                return iter__fail(err, ITER_EUNSUPPORTED, "%s has no ETag", desc->files[i].path);
+            mix(out, object, sizeof(object) / sizeof(object[0]));
+            continue;
+        }
         if (stat(desc->files[i].path, &file) != 0 || (uint64_t)file.st_size != desc->files[i].bytes)
             return iter__fail(err, ITER_EUNSUPPORTED, "%s is not the file that was opened",
                               desc->files[i].path);

@@ -194,6 +194,14 @@ iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cac
     return remote->cache;
 }
 
+bool iter__remote_identity(iter__remote *remote, const char *url, uint64_t out[2]) {
+    char etag[ITER_ETAG_BYTES] = "";
+    if (remote) iter__remote_version_get(remote, url, etag);
+    const iter__cache_key key = iter__cache_key_of(url, etag);
+    memcpy(out, key.hash, 2 * sizeof(*out));
+    return etag[0] != '\0';
+}
+
 static _Thread_local iter__remote **current;
 
 iter__remote **iter__remote_enter(iter__remote **place) {

@@ -42,6 +42,10 @@ void iter__remote_unref(iter__remote *remote); /* NULL is ignored */
 /* Whether it keeps what it reads in a folder. */
 bool iter__remote_has_cache(const iter__remote *remote);
 
+/* Writes a hash of the object's URL and the ETag that was seen. False = none was seen. NULL is
+ * allowed. */
+bool iter__remote_identity(iter__remote *remote, const char *url, uint64_t out[2]);
+
 /* Sets the place of the client that files are opened with in this thread; returns the one before.
  * A client is made there when the first URL is met. */
 iter__remote **iter__remote_enter(iter__remote **place);

@@ -32,6 +32,12 @@ void iter__remote_unref(iter__remote *remote) {
     (void)remote;
 }
 
+bool iter__remote_identity(iter__remote *remote, const char *url, uint64_t out[2]) {
+    (void)remote, (void)url;
+    out[0] = out[1] = 0;
+    return false;
+}
+
 bool iter__remote_has_cache(const iter__remote *remote) {
     (void)remote;
     return false;

@@ -1,4 +1,4 @@
-"""Children of fork() read sets at URLs beside their parent: all bytes are right, and nothing hangs."""
+"""Processes that read sets at URLs beside each other: all bytes are right, and nothing hangs."""
 import os
 import signal
 import subprocess
@@ -41,6 +41,22 @@ class Fork(unittest.TestCase):
                 done = run(os.path.join(HERE, "fork_program.py"), spec.format(base) + more, str(rounds), **env)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(done.stdout.split(), local[:1] * (5 * rounds), more)
+
+    def test_ranks_share(self):
+        """Ranks of one machine have one copy of a set that is loaded; the second rank reads nothing."""
+        self.need_library()
+        s = test_remote.sets()
+        if not s.http:
+            self.skipTest("no nginx, or no openssl")
+        lines = {}
+        for base in (s.files, f"http://127.0.0.1:{s.http}"):
+            done = run(os.path.join(HERE, "ranks_program.py"), f"tokens:{base}/tokens.bin?length=64")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines[base] = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+        here, there = lines.values()
+        self.assertEqual([line[1:] for line in here], [line[1:] for line in there])
+        self.assertGreater(int(there[0][0]), 0)
+        self.assertEqual(there[1][0], "0")
 
     def test_http(self):
         s = test_remote.sets()
