@@ -260,9 +260,9 @@ static bool has_option(const iter_ops *ops, const char *name) {
 }
 
 /* Takes the keys of files elsewhere out of the call, and makes the client that has them, if there
- * are any or the path is a URL. */
+ * are any or the path is a URL. *out_key: the first of them, NULL = none. */
 static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter__grammar_call *call,
-                               iter_error *err) {
+                               const char **out_key, iter_error *err) {
     const iter_ops *table = iter__remote_table();
     iter__grammar_call keys = {.name = call->name, .column = call->column};
     int n = 0;
@@ -274,6 +274,7 @@ static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter_
             call->args[n++] = *arg;
     }
     call->n_args = n;
+    *out_key = keys.n_args ? keys.args[0].key : NULL;
     if (keys.n_args == 0 && !iter__url_is(call->path)) return ITER_OK;
     if (!table) return iter__remote_create(NULL, &dataset->remote, err);
     iter__remote_options options;
@@ -283,6 +284,15 @@ static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter_
         iter__options_free(table, &options);
     }
     return status;
+}
+
+/* A key that has no effect is an error, as one that is unknown. */
+static iter_status check_key(const iter_dataset *dataset, const char *key,
+                             const iter__grammar_call *call, iter_error *err) {
+    if (!key || iter__remote_was_used(dataset->remote)) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "%s: '%s' is a key of URLs, and %s", call->name, key,
+                      call->path[0] == '{' ? "belongs inside the braces, with the set that has them"
+                                           : "the set has none");
 }
 
 /* The path without secrets. Braces after a '?' are expanded first, so they stay. */
@@ -301,7 +311,8 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (!dataset->options || !dataset->state)
         return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
     iter__grammar_call rest = *call;
-    ITER_TRY(make_remote(dataset, &ops->base, &rest, err));
+    const char *url_key;
+    ITER_TRY(make_remote(dataset, &ops->base, &rest, &url_key, err));
     ITER_TRY(iter__grammar_apply(&rest, &ops->base, dataset->options, NULL, err));
     iter_error own; /* callbacks always get one */
     if (!err) err = &own;
@@ -313,6 +324,11 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     iter__free(path);
     dataset->desc.registry = NULL; /* it may die before the dataset */
     if (status < 0) return status;
+    status = check_key(dataset, url_key, call, err);
+    if (status < 0) {
+        ops->close(dataset->state);
+        return status;
+    }
 
     set_decoding(dataset);
     if (ops == &iter__format_mix) {

@@ -213,7 +213,12 @@ iter__remote **iter__remote_enter(iter__remote **place) {
 iter__remote *iter__remote_of(const char *path) {
     if (!current || !iter__url_is(path)) return NULL;
     if (!*current && iter__remote_create(NULL, current, NULL) < 0) return NULL;
+    atomic_store_explicit(&(*current)->was_used, true, memory_order_relaxed);
     return *current;
+}
+
+bool iter__remote_was_used(const iter__remote *remote) {
+    return remote && atomic_load_explicit(&remote->was_used, memory_order_relaxed);
 }
 
 char *iter__remote_hide(iter__remote *remote, const char *url) {

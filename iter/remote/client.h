@@ -54,6 +54,9 @@ iter__remote **iter__remote_enter(iter__remote **place);
  */
 iter__remote *iter__remote_of(const char *path);
 
+/* Whether iter__remote_of() ever gave it. NULL: no. */
+bool iter__remote_was_used(const iter__remote *remote);
+
 /* A URL as a set names it, without what may be secret (iter__free): see secrets.h. `remote` knows
  * the rest; NULL = the URL is copied. NULL = no memory. Any thread. */
 char *iter__remote_hide(iter__remote *remote, const char *url);

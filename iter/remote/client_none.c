@@ -38,6 +38,11 @@ bool iter__remote_identity(iter__remote *remote, const char *url, uint64_t out[2
     return false;
 }
 
+bool iter__remote_was_used(const iter__remote *remote) {
+    (void)remote;
+    return false;
+}
+
 bool iter__remote_has_cache(const iter__remote *remote) {
     (void)remote;
     return false;

@@ -28,7 +28,8 @@ struct iter__remote {
     iter__cache *cache;                                           /* NULL = none */
     atomic_ullong answers, throttled, again, bytes, first_ns, ns; /* iter__remote_counts */
 
-    atomic_uint n_files; /* open: iter__remote_file */
+    atomic_bool was_used; /* iter__remote_was_used() */
+    atomic_uint n_files;  /* open: iter__remote_file */
     iter__ahead ahead;
 
     pthread_mutex_t asking; /* held while credentials are asked for; taken before `lock` */

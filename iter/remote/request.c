@@ -492,7 +492,9 @@ static bool says(const iter__request *r, const char *code) {
 static iter__request_end judge_status(iter__remote *remote, iter__request *r) {
     explain_status(r);
     r->throttled = r->status == 429 || r->status == 503;
-    if (r->status == 429 || r->status >= 500 || r->status == 408) return ITER_REQUEST_AGAIN;
+    const bool never = r->status == 501; /* the server does not know what is asked */
+    if (r->status == 429 || r->status == 408 || (r->status >= 500 && !never))
+        return ITER_REQUEST_AGAIN;
     /* Of several requests that learn it at the same time, the first one moves the client. */
     if (r->region[0] && iter__url_is_s3(r->url) && strcmp(r->region, r->asked_region) != 0) {
         iter__remote_move(remote, r->region);

@@ -204,6 +204,18 @@ class Open(unittest.TestCase):
             ending = self.FORMATS[name][1]
             self.assertEqual([Counting.heads.get(f"s-{k:03}.{ending}") for k in range(N)], [1] * N, name)
 
+    def test_keys_without_a_url(self):
+        """A key of URLs that would have no effect is refused."""
+        local = os.path.join(self.folder.name, "s-000.bin")
+        for spec, reason in ((f"tokens:{local}?length=64&cache={self.folder.name}", "tokens: 'cache' is a key of URLs, and the set has none"),
+                             (f"mix:{{0.5 tokens:{self.url}/s-000.bin?length=64; 0.5 tokens:{local}?length=64}}?region=x",
+                              "mix: 'region' is a key of URLs, and belongs inside the braces")):
+            code, said = self.opened(spec)
+            self.assertNotEqual(code, 0, spec)
+            self.assertIn(reason, said)
+        code, said = self.opened(f"mix:{{0.5 tokens:{self.url}/s-000.bin?length=64&connections=3; 0.5 tokens:{local}?length=64}}")
+        self.assertEqual(code, 0, said)
+
     def test_many_at_a_time(self):
         """The server answers nothing until 8 requests wait for it."""
         for name in ("tar", "tokens"):
