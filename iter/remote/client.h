@@ -91,6 +91,7 @@ typedef struct iter__remote_info {
     uint64_t bytes;
     uint64_t version; /* a hash of its ETag, or of its time if it has none */
     bool is_folder;
+    bool is_missing; /* the server said so; else, after an error, something may be there */
 } iter__remote_info;
 
 /* What is at `url`. Until iter__remote_opened() it is asked for once. Errors: EIO (nothing; not

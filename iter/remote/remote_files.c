@@ -299,6 +299,7 @@ static iter_status look(iter__remote *remote, const char *url, iter__remote_info
         out->is_folder = true;
         return ITER_OK;
     }
+    out->is_missing = missing;
     return status;
 }
 

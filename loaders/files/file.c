@@ -207,26 +207,37 @@ char *iter__path_join(const char *folder, const char *name) {
     return iter__strf("%s%s%s", folder, slash ? "" : "/", name);
 }
 
-/* What is at a URL; false if nothing is, or it cannot be asked. */
-static bool look_remote(const char *url, iter__remote_info *out) {
+static iter_status look_remote(const char *url, iter__remote_info *out, iter_error *err) {
     iter__remote *remote;
-    if (iter__remote_take(iter__remote_of(url), &remote, NULL) < 0) return false;
-    const iter_status status = iter__remote_look(remote, url, out, NULL);
+    *out = (iter__remote_info){0};
+    ITER_TRY(iter__remote_take(iter__remote_of(url), &remote, err));
+    const iter_status status = iter__remote_look(remote, url, out, err);
     iter__remote_unref(remote);
-    return status == ITER_OK;
+    return status;
 }
 
 bool iter__path_exists(const char *path) {
     struct stat st;
     iter__remote_info info;
-    if (iter__url_is(path)) return look_remote(path, &info);
+    if (iter__url_is(path)) return look_remote(path, &info, NULL) == ITER_OK;
     return stat(path, &st) == 0;
+}
+
+iter_status iter__path_is_missing(const char *path, bool *out, iter_error *err) {
+    iter__remote_info info;
+    if (!iter__url_is(path)) {
+        *out = !iter__path_exists(path);
+        return ITER_OK;
+    }
+    const iter_status status = look_remote(path, &info, err);
+    *out = info.is_missing;
+    return info.is_missing ? ITER_OK : status;
 }
 
 bool iter__path_is_folder(const char *path) {
     struct stat st;
     iter__remote_info info;
-    if (iter__url_is(path)) return look_remote(path, &info) && info.is_folder;
+    if (iter__url_is(path)) return look_remote(path, &info, NULL) == ITER_OK && info.is_folder;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -257,7 +268,7 @@ void iter__path_look(const char *path, iter__entry *out) {
         return;
     }
     *out = (iter__entry){.name = path, .kind = ITER_ENTRY_OTHER};
-    if (!look_remote(path, &info)) {
+    if (look_remote(path, &info, NULL) < 0) {
         out->reason = ENOENT;
     } else if (info.is_folder) {
         out->kind = ITER_ENTRY_FOLDER;

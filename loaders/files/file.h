@@ -26,6 +26,9 @@ char *iter__path_join(const char *folder, const char *name);
 bool iter__path_exists(const char *path);
 bool iter__path_is_folder(const char *path);
 
+/* Whether it certainly does not exist; if that cannot be told, the error says why. */
+iter_status iter__path_is_missing(const char *path, bool *out, iter_error *err);
+
 typedef enum iter__entry_kind {
     ITER_ENTRY_FILE,
     ITER_ENTRY_FOLDER,

@@ -14,6 +14,7 @@ request that it may concern errs so (1 without a number).
     refuse       Complete is answered with 200 and an <Error> that stays
     forget       Complete is passed on, its answer lost; after that the upload is unknown
     deny         Complete is passed on, and answered with 403
+    blind        looks and lists are answered with 403
     hold-FILE    Complete waits until FILE exists
 
 Like S3, it answers 400 if a body has another SHA-256 than x-amz-content-sha256 says.
@@ -80,6 +81,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 continue
             if kind in ("inside", "refuse", "forget", "hold", "deny") and not self.is_complete:
                 continue
+            if kind == "blind" and self.command not in ("GET", "HEAD"):
+                continue
             if kind == "flip" and not size:
                 continue
             with lock:
@@ -106,6 +109,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = body[:size // 2] + bytes([body[size // 2] ^ 8]) + body[size // 2 + 1:]
         if hashlib.sha256(body).hexdigest() != self.headers.get("x-amz-content-sha256"):
             return self.say(400, error("XAmzContentSHA256Mismatch"))
+        if fault == "blind":
+            return self.say(403, error("AccessDenied") if self.command == "GET" else b"")
         if fault in ("inside", "refuse"):
             return self.say(200, error("InternalError" if fault == "inside" else "AccessDenied"))
         if fault == "forget" and count > 1:

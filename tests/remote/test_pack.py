@@ -184,6 +184,18 @@ class Packed(unittest.TestCase):
         self.assertNotIn("a/large.rec", self.keys())
         self.assertEqual(self.pending(), [])
 
+    def test_what_is_there_cannot_be_seen(self):
+        """With the right to write alone, an object that may be there is not replaced unless that is asked for."""
+        self.large()
+        Packed.client.put_object(Bucket=BUCKET, Key="a/large.rec", Body=b"old")
+        env = self.proxy("blind")
+        done = self.pack_large(**env)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "a/large.rec: .*denied.*; with --restart")
+        self.assertEqual(self.get("a/large.rec"), b"old")
+        self.assertEqual(self.pack_large("--restart", **env).returncode, 0)
+        self.assertNotEqual(self.get("a/large.rec"), b"old")
+
     def test_old_stays(self):
         """Readers see the old object until Complete."""
         rec, _ = self.large()
@@ -239,10 +251,11 @@ class Packed(unittest.TestCase):
 
     def test_keys_are_wrong(self):
         self.large()
-        for env, said in ((dict(self.s.s3_env(), AWS_SECRET_ACCESS_KEY="wrong-one"),
-                           r"HTTP 403, access denied \(SignatureDoesNotMatch"),
-                          (dict(AWS_ENDPOINT_URL=self.s.s3), "no credentials")):
-            done = self.pack_large(**env)
+        wrong = dict(self.s.s3_env(), AWS_SECRET_ACCESS_KEY="wrong-one")
+        for args, env, said in (((), wrong, "HTTP 403, access denied"),
+                                (("--restart",), wrong, r"HTTP 403, access denied \(SignatureDoesNotMatch"),
+                                ((), dict(AWS_ENDPOINT_URL=self.s.s3), "no credentials")):
+            done = self.pack_large(*args, **env)
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr, f"s3://{BUCKET}/a/large.*{said}")
             self.assertNotIn("wrong-one", done.stderr)

@@ -440,7 +440,11 @@ static int check_any(const pack_run *run, const shard *s) {
 static int upload_shard(pack_run *run, shard *s) {
     const iter__upload_options options = {.part_bytes = (size_t)run->part_mib << 20,
                                           .is_over = is_interrupted};
-    if (!run->restart && iter__path_exists(s->rec))
+    iter_error err = {.status = ITER_OK};
+    bool missing;
+    if (!run->restart && iter__path_is_missing(s->rec, &missing, &err) < 0)
+        return pack_fail("%s; with --restart it need not be known whether it exists", err.message);
+    if (!run->restart && !missing)
         return pack_fail("%s: exists already; --restart replaces it", s->rec);
     int status = pack_writer_open_url(&s->data, pack_text("%s", s->rec), &options);
     if (status == PACK_DONE)
