@@ -158,8 +158,9 @@ iter_status bench_cache_prepare(const bench_options *options, bench_cache_proof 
     if (s == ITER_OK) *out = prove(set);
     if (s == ITER_OK && options->cache == BENCH_CACHE_COLD && out->probes == 0)
         s = bench_fail(err, ITER_EUNSUPPORTED, "--cache cold: %s",
-                       out->state == BENCH_CACHE_NO_FILES
-                           ? "the set reads no files"
+                       out->state == BENCH_CACHE_NO_FILES ? "the set reads no files"
+                       : strstr(set->files[0].path, "://")
+                           ? "its files are at URLs, which no page cache of this machine has"
                            : "this file system has no cold state, or does not tell (tmpfs?)");
     iter_dataset_unref(dataset);
     return s;

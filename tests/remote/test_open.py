@@ -216,6 +216,11 @@ class Open(unittest.TestCase):
         code, said = self.opened(f"mix:{{0.5 tokens:{self.url}/s-000.bin?length=64&connections=3; 0.5 tokens:{local}?length=64}}")
         self.assertEqual(code, 0, said)
 
+    def test_no_page_cache(self):
+        done = run(BENCH, "--data", f"tokens:{self.url}/s-000.bin?length=64", "--cache", "cold", "--seconds", "0.1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--cache cold: its files are at URLs", done.stderr)
+
     def test_many_at_a_time(self):
         """The server answers nothing until 8 requests wait for it."""
         for name in ("tar", "tokens"):
