@@ -1,12 +1,15 @@
 /*
  * remote_bare.c - a plain loop that asks for ranges of objects: what reading from URLs can reach.
  *
- *     remote_bare RANGES CONNECTIONS [serve BYTES | SECONDS]
+ *     remote_bare RANGES CONNECTIONS [serve BYTES | SECONDS] [collate MIB]
  *
  * RANGES has a line "URL OFFSET SIZE" for each request; after the last one comes the first again.
  * CONNECTIONS requests are in flight, by HTTP/1.1 with keep-alive and libcurl's multi interface.
  * The bytes of a request are copied into the next place of a ring of memory, as any consumer must.
  * Each answer must be a 206 of the right size.
+ *
+ * "collate" makes the ring that large, and copies bytes out of it again before they are overwritten,
+ * as a loader must that mixes the samples of that many bytes.
  *
  * SECONDS (5) is how long it runs. Then it prints requests and bytes a second, and CPU seconds.
  * "serve" answers as `iterbench serve` does: "run N" takes N requests, and a sample is BYTES bytes.
@@ -56,6 +59,8 @@ typedef struct loop {
     size_t next; /* range */
     uint8_t *memory;
     size_t memory_bytes, at;
+    uint8_t *batches; /* [MEMORY_BYTES], with `collate`; else NULL */
+    size_t batches_at;
     uint64_t n_done, n_bytes; /* since the loop began */
 } loop;
 
@@ -104,12 +109,24 @@ static size_t take(char *bytes, size_t size, size_t n, void *user) {
     return n;
 }
 
+/* Copies n bytes of the oldest request to the batches. */
+static void collate(loop *l, const uint8_t *from, size_t n) {
+    while (n > 0) {
+        const size_t left = MEMORY_BYTES - l->batches_at, part = n < left ? n : left;
+        memcpy(l->batches + l->batches_at, from, part);
+        l->batches_at = (l->batches_at + part) % MEMORY_BYTES;
+        from += part;
+        n -= part;
+    }
+}
+
 static void ask(loop *l, connection *c) {
     char text[64];
     const range *r = &l->list.all[l->next];
     l->next = (l->next + 1) % l->list.n;
     if (l->at + r->size > l->memory_bytes) l->at = 0;
     c->to = l->memory + l->at;
+    if (l->batches) collate(l, c->to, r->size);
     c->size = r->size;
     c->got = 0;
     l->at += r->size;
@@ -149,13 +166,16 @@ static void take_requests(loop *l, uint64_t n) {
     }
 }
 
-static void open_loop(loop *l, const char *path, long n_connections) {
+static void open_loop(loop *l, const char *path, long n_connections, size_t collate_bytes) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
     read_ranges(path, &l->list);
     /* A place is not written again while its request is in flight. */
     const size_t least = (size_t)l->list.largest * (size_t)(n_connections + 1);
-    l->memory_bytes = least > MEMORY_BYTES ? least : MEMORY_BYTES;
+    const size_t wanted = collate_bytes ? collate_bytes : MEMORY_BYTES;
+    l->memory_bytes = least > wanted ? least : wanted;
     l->memory = malloc(l->memory_bytes);
+    l->batches = collate_bytes ? calloc(1, MEMORY_BYTES) : NULL;
+    if (collate_bytes && !l->batches) die("memory", "none");
     l->connections = calloc((size_t)n_connections, sizeof(*l->connections));
     l->multi = curl_multi_init();
     if (!l->memory || !l->connections || !l->multi) die("memory", "none");
@@ -184,6 +204,7 @@ static void close_loop(loop *l, long n_connections) {
     curl_multi_cleanup(l->multi);
     free(l->connections);
     free(l->memory);
+    free(l->batches);
     free(l->list.all);
 }
 
@@ -229,13 +250,18 @@ static void run(loop *l, long n_connections, double seconds) {
 int main(int argc, char **argv) {
     loop l = {0};
     const long n_connections = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+    const bool collates = argc > 4 && strcmp(argv[argc - 2], "collate") == 0;
+    const double collate_mib = collates ? strtod(argv[argc - 1], NULL) : 0;
+    if (collates) argc -= 2;
     const bool serves = argc == 5 && strcmp(argv[3], "serve") == 0;
     const double number = serves ? strtod(argv[4], NULL) : argc == 4 ? strtod(argv[3], NULL) : 5;
-    if (n_connections < 1 || n_connections > 4096 || number <= 0 || (argc > 4 && !serves)) {
-        fprintf(stderr, "usage: remote_bare RANGES CONNECTIONS [serve BYTES | SECONDS]\n");
+    if (n_connections < 1 || n_connections > 4096 || number <= 0 || (argc > 4 && !serves) ||
+        (collates && !(collate_mib >= 1 && collate_mib <= 65536))) {
+        fprintf(stderr, "usage: remote_bare RANGES CONNECTIONS [serve BYTES | SECONDS] "
+                        "[collate MIB]\n");
         return 2;
     }
-    open_loop(&l, argv[1], n_connections);
+    open_loop(&l, argv[1], n_connections, (size_t)(collate_mib * 1048576));
     if (serves)
         serve(&l, number);
     else

@@ -182,7 +182,8 @@ def write_ranges(path, port, ranges):
 
 
 def bare_command(arguments, path, connections):
-    return [os.path.join(arguments.build, "bench", "remote_bare"), path, str(connections), "serve", str(RECORD)]
+    return [os.path.join(arguments.build, "bench", "remote_bare"), path, str(connections), "serve", str(RECORD),
+            *(["collate", str(arguments.memory)] if arguments.collate else [])]
 
 
 def best_connections(arguments, path):
@@ -295,6 +296,7 @@ def main():
     parser.add_argument("--slice", type=float, default=1, help="seconds")
     parser.add_argument("--memory", type=int, default=384, help="MiB of the loader: two groups of blocks of 8 MiB")
     parser.add_argument("--blocks", default="1,2,4,8", help="MiB of a block of the block shuffles")
+    parser.add_argument("--collate", action="store_true", help="the bare loop copies the bytes again, out of --memory")
     parser.add_argument("--buffer", type=int, default=16, help="blocks that are mixed with one another")
     parser.add_argument("--connections", default="4,8,16,32,64", help="that the bare loop tries")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases")

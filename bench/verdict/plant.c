@@ -30,7 +30,7 @@
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
 #define SLOTS          6   /* batches in progress beside a slow worker's */
-#define CONNECTIONS    64  /* requests in flight that a client allows by itself */
+#define CONNECTIONS    256 /* requests in flight that a client allows by itself */
 #define REFUSING       4.0 /* of throttled: times the time of a slow disk */
 #define BURST_LOAD     0.6 /* of small-prefetch: the loader's mean time / the consumer's */
 

@@ -58,7 +58,7 @@ static const iter_option rows[] = {
     {.name = NULL},
 };
 
-static const iter__remote_options defaults = {.connections = 64, .deadline = 60};
+static const iter__remote_options defaults = {.connections = 256, .deadline = 60};
 
 static const iter_ops table = {
     .struct_size = sizeof(iter_ops),
