@@ -74,6 +74,7 @@ for shell in bash zsh; do
     gives README.md iterbench --html ''
     lacks README.md iterbench --batch ''
     gives --quality iterpack pack --qu
+    gives --anonymous iterpack info --an
     gives verify iterpack ver
     gives raw iterpack pack --encoding r
 done
