@@ -1,6 +1,6 @@
 /*
  * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those
- * of plugins first, and the words of --source.
+ * of plugins first, the keys of URLs, and the words of --source.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +65,8 @@ static void write_type(const iter_option *option, FILE *out) {
 }
 
 /* "    name    type; what it is (default)" */
-static void write_option(const page *p, const iter_option *option, const void *defaults) {
+static void write_option(const page *p, const char *indent, const iter_option *option,
+                         const void *defaults) {
     char left[64], *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
@@ -74,7 +75,7 @@ static void write_option(const page *p, const iter_option *option, const void *d
     fprintf(out, "; %s (", option->help != NULL ? option->help : "");
     write_default(option, defaults, out);
     fputc(')', out);
-    snprintf(left, sizeof(left), "    %.58s", option->name);
+    snprintf(left, sizeof(left), "%.4s%.58s", indent, option->name);
     if (fclose(out) == 0) page_row(p, NAME_COLUMNS, left, PAGE_PLAIN, "%s", text);
     free(text);
 }
@@ -84,7 +85,7 @@ static void write_ops(const page *p, const iter_ops *ops) {
     snprintf(left, sizeof(left), "  %.60s", ops->name);
     page_row(p, NAME_COLUMNS, left, PAGE_PLAIN, "%s", ops->help != NULL ? ops->help : "");
     for (const iter_option *o = ops->options; o != NULL && o->name != NULL; o++)
-        write_option(p, o, ops->defaults);
+        write_option(p, "    ", o, ops->defaults);
 }
 
 /* ---- All entries ----------------------------------------------------------------------------- */
@@ -125,23 +126,68 @@ static const iter_ops *source_at(const iter_registry *registry, int i) {
     return &choices[i];
 }
 
+/* A kind without at() is the keys of URLs: its entries are options. */
 static const struct {
     const char *title;
     const iter_ops *(*at)(const iter_registry *registry, int i);
 } kinds[] = {{"formats (--data FORMAT:PATH?KEY=VALUE&...)", format_at},
+             {"keys of URLs (--data 'FORMAT:s3://BUCKET/PATH?KEY=VALUE&...')", NULL},
              {"transforms (--chain 'NAME:KEY=VALUE,... | ...')", transform_at},
              {"samplers (--sampler NAME:KEY=VALUE,...)", sampler_at},
              {"decoders (--data 'folder:PATH?decoder=NAME')", decoder_at},
              {"sources (--source)", source_at}};
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
+/* The first key of URLs, or the end of the rows if this build reads none. */
+static const iter_option *first_key(void) {
+    static const iter_option end = {.name = NULL};
+    const iter_ops *keys = iter_builtin_url_keys();
+    return keys != NULL ? keys->options : &end;
+}
+
+static void write_keys(const page *p) {
+    const iter_ops *keys = iter_builtin_url_keys();
+    for (const iter_option *o = first_key(); o->name != NULL; o++)
+        write_option(p, "  ", o, keys->defaults);
+    if (keys == NULL)
+        page_text(p, 4, PAGE_PLAIN,
+                  "This build reads no URLs: it was made without libcurl, expat or OpenSSL.");
+}
+
+/* Whether a name means all keys: a scheme, or what errors call them. */
+static bool means_keys(const char *name) {
+    static const char *const words[] = {"s3", "http", "https", "url", "urls", "remote"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(words[i], name) == 0) return true;
+    return false;
+}
+
 static void write_all(const page *p, const iter_registry *registry) {
     for (size_t k = 0; k < N_KINDS; k++) {
         if (k > 0) fputc('\n', p->out);
         page_text(p, 0, PAGE_STRONG, kinds[k].title);
-        for (int i = 0; kinds[k].at(registry, i) != NULL; i++)
+        if (kinds[k].at == NULL) write_keys(p);
+        for (int i = 0; kinds[k].at != NULL && kinds[k].at(registry, i) != NULL; i++)
             write_ops(p, kinds[k].at(registry, i));
     }
+}
+
+/* Writes the key of that name, or all. False if it means none. */
+static bool write_key(const page *p, const char *title, const char *name, char *names,
+                      size_t capacity) {
+    bool found = means_keys(name);
+    if (found) {
+        page_text(p, 0, PAGE_STRONG, title);
+        write_keys(p);
+    }
+    for (const iter_option *o = first_key(); o->name != NULL; o++) {
+        bench_names_add(names, capacity, o->name);
+        if (strcmp(o->name, name) != 0) continue;
+        page_text(p, 0, PAGE_STRONG, title);
+        write_option(p, "  ", o, iter_builtin_url_keys()->defaults);
+        found = true;
+    }
+    return found;
 }
 
 /* Writes every entry of that name. Errors: EINVAL, with the nearest name. */
@@ -149,8 +195,10 @@ static iter_status write_one(const page *p, const iter_registry *registry, const
                              iter_error *err) {
     char names[4096] = "", hint[BENCH_HINT];
     bool found = false;
-    for (size_t k = 0; k < N_KINDS; k++)
-        for (int i = 0; kinds[k].at(registry, i) != NULL; i++) {
+    for (size_t k = 0; k < N_KINDS; k++) {
+        if (kinds[k].at == NULL && write_key(p, kinds[k].title, name, names, sizeof(names)))
+            found = true;
+        for (int i = 0; kinds[k].at != NULL && kinds[k].at(registry, i) != NULL; i++) {
             const iter_ops *ops = kinds[k].at(registry, i);
             bench_names_add(names, sizeof(names), ops->name);
             if (strcmp(ops->name, name) != 0) continue;
@@ -158,6 +206,7 @@ static iter_status write_one(const page *p, const iter_registry *registry, const
             write_ops(p, ops);
             found = true;
         }
+    }
     if (found) return ITER_OK;
     return bench_fail(err, ITER_EINVAL, "list: nothing is called '%s'%s", name,
                       bench_hint(name, names, "", hint));

@@ -68,6 +68,10 @@ ITER_API const iter_transform_ops *iter_builtin_transform(int i);
 ITER_API const iter_sampler_ops *iter_builtin_sampler(int i);
 ITER_API const iter_source_ops *iter_builtin_source(int i);
 
+/** The keys that the spec of any dataset at URLs may have beside its format's options: a table of
+ * options alone, without callbacks. NULL = this build reads no URLs. */
+ITER_API const iter_ops *iter_builtin_url_keys(void);
+
 /** The built-in decoder called `name`, or NULL. "image": JPEG, PNG or WebP of any size to u8 [H, W,
  * C] "HWC"; its `shared` is an iter_image_options (<iter/image.h>), or NULL. */
 ITER_API const iter_decoder_ops *iter_builtin_decoder(const char *name);

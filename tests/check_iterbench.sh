@@ -51,6 +51,20 @@ done
 status 0 list random-crop # one entry, with its options
 grep -q '^  random-crop ' "$dir/out" && grep -q '^    pad ' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list random-crop: $(cat "$dir/out")"
 status 0 list ring
+if "$ITERBENCH" list s3 | grep -q 'reads no URLs'; then
+    status 2 list cache
+else
+    status 0 list cache # a key of URLs alone, with type, help and default
+    grep -q '^  cache  *text; .* (none)$' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list cache: $(cat "$dir/out")"
+    for word in s3 https remote; do
+        status 0 list $word
+        grep -q '^  connections  *integer 1\.\.1024; .* (64)$' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 9 ] || fault "list $word: $(cat "$dir/out")"
+    done
+    status 2 list conections
+    grep -qF "did you mean 'connections'?" "$dir/err" || fault "list conections: $(cat "$dir/err")"
+fi
+status 0 list
+[ "$(grep -c '^keys of URLs ' "$dir/out")" = 1 ] || fault "list has no section for URLs"
 
 # Similar names: commands, options, words of options.
 while read -r arguments; do

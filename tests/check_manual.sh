@@ -65,6 +65,8 @@ for shell in bash zsh; do
     lacks full iterbench --shuffle bl
     gives loader iterbench --model mlp --sweep ''
     gives random-crop iterbench list random-c
+    "$ITERBENCH" list s3 | grep -q 'reads no URLs' || gives path-style iterbench list pa
+    lacks path-style iterbench --data pa
     gives random-crop iterbench --chain random-c
     gives bucket iterbench --sampler b
     gives photos iterbench generate ph
@@ -72,6 +74,7 @@ for shell in bash zsh; do
     gives README.md iterbench --html ''
     lacks README.md iterbench --batch ''
     gives --quality iterpack pack --qu
+    gives --anonymous iterpack info --an
     gives verify iterpack ver
     gives raw iterpack pack --encoding r
 done

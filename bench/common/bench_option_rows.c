@@ -130,7 +130,8 @@ const size_t bench_n_option_rows = sizeof(bench_option_rows) / sizeof(bench_opti
 
 const bench_command_row bench_command_rows[] = {
     {BENCH_RUN, "", "--data SPEC [options]", "measure a loader, or both in turns"},
-    {BENCH_LIST, "list", "[NAME]", "formats, stages, samplers and sources; NAME alone in full"},
+    {BENCH_LIST, "list", "[NAME]",
+     "formats, keys of URLs, stages, samplers and sources; NAME alone in full"},
     {BENCH_PLAN, "plan", "--data SPEC [options]", "how a loader would do the work"},
     {BENCH_FETCH, "fetch", "--data SPEC?cache=DIR", "fill the cache of a set at URLs"},
     {BENCH_LIMITS, "limits", "--data SPEC [options]", "the best rates that this machine allows"},

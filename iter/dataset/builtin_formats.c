@@ -1,4 +1,6 @@
-/* builtin_formats.c - the dataset formats that come with the library, in listing order. */
+/* builtin_formats.c - the dataset formats that come with the library, in listing order, and the
+ * keys that each of them takes at URLs. */
+#include "iter/remote/client.h"
 #include "iter/spec/builtins.h"
 
 /* clang-format off */
@@ -24,3 +26,7 @@
 
 ITER_BUILTINS(format, FORMATS)
 ITER_BUILTIN_NTH(format)
+
+const iter_ops *iter_builtin_url_keys(void) {
+    return iter__remote_table();
+}

@@ -253,12 +253,6 @@ static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *o
     return ITER_OK;
 }
 
-static bool has_option(const iter_ops *ops, const char *name) {
-    for (const iter_option *row = ops->options; row && row->name; row++)
-        if (strcmp(row->name, name) == 0) return true;
-    return false;
-}
-
 /* Takes the keys of files elsewhere out of the call, and makes the client that has them, if there
  * are any or the path is a URL. *out_key: the first of them, NULL = none. */
 static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter__grammar_call *call,
@@ -268,7 +262,9 @@ static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter_
     int n = 0;
     for (int i = 0; i < call->n_args; i++) {
         const iter__grammar_arg *arg = &call->args[i];
-        if (table && arg->key && !has_option(ops, arg->key) && has_option(table, arg->key))
+        const bool is_key = table && arg->key && !iter__options_find(ops, arg->key, 0) &&
+                            iter__options_find(table, arg->key, 0);
+        if (is_key)
             keys.args[keys.n_args++] = *arg;
         else
             call->args[n++] = *arg;
@@ -311,6 +307,8 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (!dataset->options || !dataset->state)
         return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
     iter__grammar_call rest = *call;
+    const bool has_sources = ops == &iter__format_mix || ops == &iter__format_pack;
+    if (strstr(call->path, "://") && !has_sources) rest.url_keys = iter__remote_table();
     const char *url_key;
     ITER_TRY(make_remote(dataset, &ops->base, &rest, &url_key, err));
     ITER_TRY(iter__grammar_apply(&rest, &ops->base, dataset->options, NULL, err));
@@ -348,6 +346,26 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     return status;
 }
 
+/* A spec that begins with a URL, as if no format were needed. What follows '?' may be secret. */
+static iter_status fail_format_missing(const char *spec, iter_error *err) {
+    char *shown = iter__secrets_mask(spec);
+    if (!shown) return iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
+    const iter_status status =
+        iter__fail(err, ITER_EINVAL,
+                   "dataset: %.*s: a format's name comes first, as in tar:%s (`iterbench list` "
+                   "names the formats)",
+                   (int)iter__min_size(strcspn(shown, "?"), 200), shown,
+                   iter__url_is_s3(spec) ? "s3://bucket/x.tar" : "https://host/x.tar");
+    iter__free(shown);
+    return status;
+}
+
+static bool begins_with_url(const char *spec, const iter_registry *registry) {
+    char scheme[8] = "";
+    snprintf(scheme, sizeof(scheme), "%.*s", (int)strcspn(spec, ":"), spec);
+    return iter__url_is(spec) && !iter_registry_format(registry, scheme);
+}
+
 iter_status iter_dataset_open_with(const char *spec, const iter_dataset_options *options,
                                    iter_dataset **out, iter_error *err) {
     *out = NULL;
@@ -355,6 +373,7 @@ iter_status iter_dataset_open_with(const char *spec, const iter_dataset_options 
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     const iter_registry *registry = opt.registry;
     if (!spec) return iter__fail(err, ITER_EINVAL, "dataset: no spec");
+    if (begins_with_url(spec, registry)) return fail_format_missing(spec, err);
     iter__grammar_call call;
     char *text = NULL;
     iter_dataset *dataset = NULL;

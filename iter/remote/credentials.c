@@ -383,7 +383,8 @@ static iter_status from_services(iter__credentials_ask *ask, void *user, iter__c
         status = iter__fail(err, ITER_EINVAL,
                             "no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                             "not in the profile '%s' of the shared files, not from a container's "
-                            "or the machine's service; anonymous=yes asks without",
+                            "or the machine's service; anonymous=yes in a spec, or iterpack's "
+                            "--anonymous, asks without",
                             profile_or_default(""));
     memset(body, 0, BODY_BYTES);
     iter__free(body);

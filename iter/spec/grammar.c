@@ -337,7 +337,7 @@ static iter_status fail_target(const iter__grammar_call *call, int i, const iter
                           "%s: unnamed argument %d belongs to no option; the numbers of a list are "
                           "separated by ';': %s=%s",
                           ops->name, positional, first->name, joined);
-    return iter__options_unknown(ops, call->args[i].key, positional, skip, err);
+    return iter__options_unknown(ops, call->args[i].key, positional, skip, call->url_keys, err);
 }
 
 static iter_status apply_arg(const iter__grammar_call *call, int i, const iter_ops *ops,

@@ -29,6 +29,7 @@ typedef struct iter__grammar_call {
     int column;
     int n_args;
     iter__grammar_arg args[ITER_GRAMMAR_ARGS];
+    const iter_ops *url_keys; /* if the caller takes them: what an error offers, too; else NULL */
 } iter__grammar_call;
 
 /* Parses "name:path?k=v&k=v". The texts of `out` are in *out_text, which the caller must free

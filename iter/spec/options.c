@@ -235,23 +235,30 @@ static iter_status fail_value(const iter_ops *ops, const iter_option *row, const
                       text, wanted, hint);
 }
 
+/* Writes "size, pad, fill", or "none", and offers each name. */
+static void list_rows(const iter_ops *ops, iter__suggestion *suggestion, char *out,
+                      size_t capacity) {
+    size_t n = 0;
+    for (const iter_option *row = first_row(ops); row->name; row++) {
+        if (n < capacity)
+            n += (size_t)snprintf(out + n, capacity - n, "%s%s", n ? ", " : "", row->name);
+        if (suggestion->wanted) iter__suggestion_offer(suggestion, row->name);
+    }
+    if (!n) snprintf(out, capacity, "none");
+}
+
 /* "random-crop: unknown option 'sise'; it has size, pad, fill, mode" */
 iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
-                                  const char *more, iter_error *err) {
-    char known[320], hint[ITER_HINT_MAX];
+                                  const char *more, const iter_ops *url_keys, iter_error *err) {
+    char known[320], keys[160] = "", hint[ITER_HINT_MAX];
     iter__suggestion suggestion = {name, NULL, 0, NULL};
-    size_t n = 0;
-    known[0] = 0;
-    for (const iter_option *row = first_row(ops); row->name; row++) {
-        if (n < sizeof(known))
-            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", row->name);
-        if (name) iter__suggestion_offer(&suggestion, row->name);
-    }
+    list_rows(ops, &suggestion, known, sizeof(known));
+    if (url_keys) list_rows(url_keys, &suggestion, keys, sizeof(keys));
     if (name && more) iter__suggestion_offer(&suggestion, more);
-    if (!n) snprintf(known, sizeof(known), "none");
     if (name)
-        return iter__fail(err, ITER_EINVAL, "%s: unknown option '%.40s'; it has %s%s", ops->name,
-                          name, known, iter__suggestion_text(&suggestion, hint));
+        return iter__fail(err, ITER_EINVAL, "%s: unknown option '%.40s'; it has %s%s%s%s",
+                          ops->name, name, known, url_keys ? ", and at URLs " : "", keys,
+                          iter__suggestion_text(&suggestion, hint));
     return iter__fail(err, ITER_EINVAL, "%s: unnamed argument %d belongs to no option; it has %s",
                       ops->name, positional, known);
 }
@@ -413,7 +420,7 @@ static iter_status set_dtype(const iter_ops *ops, const iter_option *row, void *
 iter_status iter__options_set(const iter_ops *ops, void *values, const char *name, int positional,
                               const char *text, iter_error *err) {
     const iter_option *row = iter__options_find(ops, name, positional);
-    if (!row) return iter__options_unknown(ops, name, positional, NULL, err);
+    if (!row) return iter__options_unknown(ops, name, positional, NULL, NULL, err);
     switch (row->type) {
     case ITER_OPTION_BOOL: return set_bool(ops, row, values, text, err);
     case ITER_OPTION_INT: return set_int(ops, row, values, text, err);

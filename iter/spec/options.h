@@ -21,9 +21,10 @@ iter_status iter__options_set(const iter_ops *ops, void *values, const char *nam
                               const char *text, iter_error *err);
 
 /* The error for an option that does not exist; name NULL = by positional number. `more` is one more
- * name to suggest, or NULL. */
+ * name to suggest, or NULL; `url_keys` is a table whose options are named and suggested, too, or
+ * NULL. */
 iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
-                                  const char *more, iter_error *err);
+                                  const char *more, const iter_ops *url_keys, iter_error *err);
 
 /* Checks every value against its row's bounds. A default may be out of bounds; it means "not
  * given", as a NULL string, an empty list and ITER_DTYPE_NONE do. */

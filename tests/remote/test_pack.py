@@ -1,4 +1,5 @@
 """iterpack reads and writes where URLs are: the same bytes as from and to files, whole or not at all."""
+import http.server
 import os
 import re
 import shutil
@@ -6,14 +7,99 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import servers  # noqa: E402
 from test_remote import BENCH, ENV, IMAGES, PACK, run, sets, usable  # noqa: E402
 
 BUCKET = "packed"
+
+
+class Public(http.server.BaseHTTPRequestHandler):
+    """A bucket that anyone may read: its objects are the files of the server's folder. Refuses signatures."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        query = urllib.parse.parse_qs(query)
+        if "Authorization" in self.headers:
+            return self.answer(403)
+        if "list-type" in query:
+            return self.answer(200, self.list(query.get("prefix", [""])[0], query.get("delimiter")))
+        try:
+            with open(os.path.join(self.server.folder, path.split("/", 2)[2]), "rb") as file:
+                body = file.read()
+        except OSError:
+            return self.answer(404)
+        part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if not part:
+            return self.answer(200, body, ETag='"1"')
+        first = int(part[1])
+        last = min(int(part[2] or len(body)), len(body) - 1)
+        return self.answer(206, body[first:last + 1], ETag='"1"', Content_Range=f"bytes {first}-{last}/{len(body)}")
+
+    do_HEAD = do_GET
+
+    def list(self, prefix, delimiter):
+        names = []
+        for root, _, files in os.walk(self.server.folder):
+            names += [os.path.relpath(os.path.join(root, name), self.server.folder) for name in files]
+        items = set()
+        for name in sorted(name for name in names if name.startswith(prefix)):
+            rest = name[len(prefix):]
+            if delimiter and "/" in rest:
+                items.add(f"<CommonPrefixes><Prefix>{prefix}{rest.split('/')[0]}/</Prefix></CommonPrefixes>")
+            else:
+                size = os.path.getsize(os.path.join(self.server.folder, name))
+                items.add(f"<Contents><Key>{name}</Key><Size>{size}</Size></Contents>")
+        return ("<ListBucketResult><IsTruncated>false</IsTruncated>" + "".join(sorted(items)) + "</ListBucketResult>").encode()
+
+
+@unittest.skipUnless(usable(), "this build reads no URLs")
+class Anonymous(unittest.TestCase):
+    def test_anonymous(self):
+        """Each command reads a public bucket without keys, if it is told to."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Public)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        server.folder = sets().files
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        env = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+        with tempfile.TemporaryDirectory(prefix="iter-pack-") as folder:
+            out = os.path.join(folder, "x.rec")
+            root = ("--root", "s3://b/photos")
+            for command in (("list", "s3://b/photos"), ("pack", "s3://b/photos.lst", out, *root), ("info", "s3://b/set.rec"),
+                            ("verify", "s3://b/set.rec", "--list", "s3://b/photos.lst", *root)):
+                done = run(PACK, *command, **env)
+                self.assertRegex(done.stderr, "no credentials: .* iterpack's --anonymous", command)
+                done = run(PACK, *command, "--anonymous", **env)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+                if command[0] == "list":
+                    with open(os.path.join(server.folder, "photos.lst"), encoding="utf-8") as file:
+                        self.assertEqual(done.stdout, file.read())
+            with open(out, "rb") as made, open(os.path.join(server.folder, "set.rec"), "rb") as right:
+                self.assertEqual(made.read(), right.read())
+            self.assertEqual(run(PACK, "info", out, "--anonymous").returncode, 0)
+            self.assertIn("--anonymous is given twice", run(PACK, "info", out, "--anonymous", "--anonymous").stderr)
+        done = run(PACK, "pack", "s3://b/photos.lst", "s3://b/x.rec", *root, "--anonymous", **env)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("s3://b/x.rec: cannot be written without a signature", done.stderr)
 
 
 @unittest.skipUnless(usable(), "this build reads no URLs")

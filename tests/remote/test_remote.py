@@ -174,6 +174,20 @@ class Remote(unittest.TestCase):
             found = hash_of(f"{spec}?endpoint={s.s3}&profile=mine&region=us-east-1", *IMAGES, HOME=home)
         self.assertRegex(found, "^[0-9a-f]+$")
 
+    def test_keys_of_a_list(self):
+        """A list of this machine may name URLs, so its spec may have their keys; if it names none, they are refused."""
+        s = sets()
+        for base, good in ((f"http://127.0.0.1:{s.faulty}/ok/photos", True), (os.path.join(s.files, "photos"), False)):
+            with tempfile.NamedTemporaryFile("w", suffix=".lst", encoding="ascii") as names:
+                names.write("".join(f"{i}\t{i % 2}\t{base}/one/{i}.png\n" for i in range(8)))
+                names.flush()
+                plain, keyed = (hash_of(f"folder:{names.name}" + more, *IMAGES) for more in ("", "?connections=2"))
+            self.assertRegex(plain, "^[0-9a-f]+$")
+            if good:
+                self.assertEqual(keyed, plain)
+            else:
+                self.assertIn("folder: 'connections' is a key of URLs, and the set has none", keyed)
+
     def test_s3_many_names(self):
         s = sets()
         if not s.s3:

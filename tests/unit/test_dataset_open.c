@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <iter/iter.h>
+#include <iter/registry.h>
 
 #include "iter/core/alloc.h"
 #include "tests/support/make_data.h"
@@ -82,6 +83,82 @@ Test(dataset_open, options_are_checked) {
     cr_assert_eq(iter_dataset_open_with(NULL, NULL, &data, &err), ITER_EINVAL);
     cr_assert_eq(iter_dataset_open_with("synthetic:mnist", NULL, &data, &err), ITER_OK);
     iter_dataset_unref(data);
+}
+
+/* The message of a spec that is wrong. */
+static const char *says(const char *spec, const iter_registry *registry, iter_error *err) {
+    iter_dataset *data;
+    cr_assert_eq(iter_dataset_open(spec, registry, &data, err), ITER_EINVAL, "%s", spec);
+    cr_assert_null(data);
+    return err->message;
+}
+
+Test(dataset_open, a_url_without_a_format_says_what_is_missing) {
+    iter_error err;
+    const char *s3 = "a format's name comes first, as in tar:s3://bucket/x.tar (`iterbench list` ";
+    cr_expect(strstr(says("s3://bucket/x.tar", NULL, &err), s3), "%s", err.message);
+    cr_expect_eq(strncmp(err.message, "dataset: s3://bucket/x.tar: ", 28), 0, "%s", err.message);
+    cr_expect(strstr(says("mix:{S3://bucket/x.tar?cache=/x}", NULL, &err), s3), "%s", err.message);
+    cr_expect(strstr(says("https://me:word@h/x.tar?sig=S3CRET\"", NULL, &err),
+                     "dataset: https://***@h/x.tar: a format's name comes first, as in "
+                     "tar:https://host/x.tar"),
+              "%s", err.message);
+    cr_expect_null(strstr(err.message, "word"));
+    cr_expect_null(strstr(err.message, "S3CRET"));
+    char room[3000] = "s3://"; /* the message's end is kept, whatever the URL's length */
+    memset(room + 5, 'x', sizeof(room) - 6);
+    cr_expect(strstr(says(room, NULL, &err), s3), "%s", err.message);
+    cr_expect(strstr(says("s3:x", NULL, &err), "no format is called 's3'"), "%s", err.message);
+}
+
+Test(dataset_open, a_format_may_be_called_like_a_scheme) {
+    iter_registry *registry;
+    iter_dataset *data;
+    iter_format_ops format = own_format;
+    format.base.name = "s3";
+    cr_assert_eq(iter_registry_create(&registry, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_format(registry, &format, NULL), ITER_OK);
+    cr_assert_eq(iter_dataset_open("s3://bucket/x", registry, &data, NULL), ITER_OK);
+    iter_dataset_unref(data);
+    iter_registry_destroy(registry);
+}
+
+/* What is unknown at a URL may be a key of URLs that was misspelled. */
+Test(dataset_open, keys_of_urls_are_suggested) {
+    static const struct {
+        const char *spec, *says; /* NULL = keys of URLs are not named */
+    } cases[] = {
+        {"npy:s3://b/x.npy?cach=/x", "cache, cache-size; did you mean 'cache'?"},
+        {"npy:S3://b/x.npy?cache_siz=1", "cache, cache-size; did you mean 'cache-size'?"},
+        {"npy:{https://h/a.npy,https://h/b.npy}?conections=3", "; did you mean 'connections'?"},
+        {"recordio:s3://b/x.rec?zzzz=1", "max-scans, and at URLs endpoint, region, profile, "
+                                         "path-style, anonymous, connections, deadline, cache, "
+                                         "cache-size"},
+        {"npy:/x.npy?cach=/x", NULL},
+        {"mix:{npy:s3://b/x.npy}?cach=/x", NULL},
+    };
+    if (!iter_builtin_url_keys()) cr_skip_test("this build reads no URLs");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        iter_error err;
+        cr_expect(strstr(says(cases[i].spec, NULL, &err), "unknown option '"), "%s", err.message);
+        if (cases[i].says)
+            cr_expect(strstr(err.message, cases[i].says), "%s", err.message);
+        else
+            cr_expect_null(strstr(err.message, "URLs"), "%s", err.message);
+    }
+}
+
+/* Keys that nothing would use are refused, as are unknown ones. */
+Test(dataset_open, keys_of_urls_need_a_url) {
+    iter_error err;
+    if (!iter_builtin_url_keys()) cr_skip_test("this build reads no URLs");
+    cr_expect_str_eq(says("synthetic:mnist?n=9&deadline=3", NULL, &err),
+                     "synthetic: 'deadline' is a key of URLs, and the set has none");
+    cr_expect_str_eq(says("mix:{synthetic:mnist}?path_style=yes", NULL, &err),
+                     "mix: 'path_style' is a key of URLs, and belongs inside the braces, with the "
+                     "set that has them");
+    cr_expect(strstr(says("npy:s3://b/x.npy?cache_size=1Q", NULL, &err), "cache-size is '1Q'"),
+              "%s", err.message);
 }
 
 Test(dataset_open, what_a_caller_s_format_declares_counts) {

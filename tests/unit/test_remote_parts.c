@@ -434,8 +434,9 @@ Test(remote_keys, services) {
     iter__credentials c;
     iter_error err;
     cr_expect_eq(find("", no_service, &c, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "no credentials") && strstr(err.message, "anonymous=yes"), "%s",
-              err.message);
+    cr_expect(strstr(err.message, "no credentials") && strstr(err.message, "anonymous=yes") &&
+                  strstr(err.message, "--anonymous"),
+              "%s", err.message);
     cr_expect_str_eq(asked, "PUT http://169.254.169.254/latest/api/token "
                             "X-aws-ec2-metadata-token-ttl-seconds: 21600;");
     cr_assert_eq(find("", service, &c, &err), ITER_OK);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tools/iterpack/iterpack.h"
+#include "tools/iterpack/pack_remote.h"
 
 typedef struct look {
     uint64_t n, n_cut, n_bad, least, most, sum;
@@ -73,7 +74,8 @@ static int info_file(const char *path) {
 
 int pack_cmd_info(int n_args, char **args) {
     const char **words = pack_memory(NULL, (size_t)n_args, sizeof(*words));
-    const pack_option rows[] = {{NULL, PACK_FLAG, NULL, 0, 0}};
+    bool anonymous = false; /* pack_remote_open() has read it */
+    const pack_option rows[] = {PACK_ANONYMOUS_ROW(&anonymous), {NULL, PACK_FLAG, NULL, 0, 0}};
     int n_words = 0;
     int status = pack_options(n_args, args, rows, words, n_args, &n_words);
     if (status == PACK_DONE && n_words == 0) status = pack_usage("info: a .rec is needed");

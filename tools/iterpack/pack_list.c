@@ -235,11 +235,12 @@ static int put_list(const iter_description *desc, const char *folder, int64_t se
 int pack_cmd_list(int n_args, char **args) {
     const char *words[2] = {NULL, NULL}, *ext = "jpg;jpeg;png;webp";
     int64_t seed = -1;
-    bool no_labels = false;
+    bool no_labels = false, anonymous = false;
     int n_words = 0;
     const pack_option rows[] = {{"shuffle", PACK_NUMBER, &seed, 0, INT64_MAX},
                                 {"ext", PACK_TEXT, &ext, 0, 0},
                                 {"no-labels", PACK_FLAG, &no_labels, 0, 0},
+                                PACK_ANONYMOUS_ROW(&anonymous),
                                 {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, 2, &n_words);
     if (status != PACK_DONE) return status;
@@ -251,7 +252,8 @@ int pack_cmd_list(int n_args, char **args) {
     if (words[1] && iter__url_is(words[1]) && iter__upload_check(words[1], &err) < 0)
         return pack_fail("%s", err.message);
     iter_dataset *dataset = NULL;
-    char *spec = pack_text("folder:\"%s\"?ext=%s%s", words[0], ext, no_labels ? "&labels=no" : "");
+    char *spec = pack_text("folder:\"%s\"?ext=%s%s%s", words[0], ext, no_labels ? "&labels=no" : "",
+                           anonymous && iter__url_is_s3(words[0]) ? "&anonymous=yes" : "");
     const iter_status opened = iter_dataset_open(spec, NULL, &dataset, &err);
     free(spec);
     if (opened < 0) return pack_fail("%s", err.message);

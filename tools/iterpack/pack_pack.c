@@ -577,6 +577,7 @@ int pack_cmd_pack(int n_args, char **args) {
     const char *words[2] = {NULL, NULL};
     pack_list list = {0};
     pack_run run = {.list = &list, .shards = 1, .sync_seconds = SYNC_SECONDS};
+    bool anonymous = false; /* pack_remote_open() has read it */
     int n_words = 0;
     const pack_option rows[] = {
         {"root", PACK_TEXT, &run.root, 0, 0},
@@ -586,6 +587,7 @@ int pack_cmd_pack(int n_args, char **args) {
         {"restart", PACK_FLAG, &run.restart, 0, 0},
         {"sync", PACK_NUMBER, &run.sync_seconds, 0, 86400},
         {"part-size", PACK_NUMBER, &run.part_mib, ITER_PART_LEAST >> 20, ITER_PART_BYTES_MAX >> 20},
+        PACK_ANONYMOUS_ROW(&anonymous),
         PACK_IMAGE_ROWS(&run.image),
         {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, 2, &n_words);

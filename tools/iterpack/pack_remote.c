@@ -17,8 +17,21 @@ static iter__remote *client;
 static char **names; /* [n_names], made from arguments; iter__free */
 static size_t n_names;
 
+/* If the client cannot be made, `client` stays NULL. */
+static void make_client(bool anonymous) {
+    const iter_ops *table = iter__remote_table();
+    if (table == NULL) return; /* this build reads no URLs */
+    iter__remote_options options;
+    memcpy(&options, table->defaults, sizeof(options));
+    options.anonymous = anonymous;
+    (void)iter__remote_create(&options, &client, NULL);
+}
+
 void pack_remote_open(int n_args, char **args) {
-    (void)iter__remote_create(NULL, &client, NULL);
+    bool anonymous = false;
+    for (int i = 1; i < n_args; i++)
+        if (strcmp(args[i], "--" PACK_ANONYMOUS) == 0) anonymous = true;
+    make_client(anonymous);
     (void)iter__remote_enter(&client);
     for (int i = 1; i < n_args; i++) {
         if (!client || !iter__url_is(args[i])) continue;

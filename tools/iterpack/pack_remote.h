@@ -7,6 +7,12 @@
 #include "iter/remote/client.h"
 #include "iter/remote/upload.h"
 
+/* The flag by which the client signs nothing. pack_remote_open() looks for it in the whole command
+ * line, since the client must exist before the options are read; so every command has this row. */
+#define PACK_ANONYMOUS "anonymous"
+#define PACK_ANONYMOUS_ROW(room) \
+    { PACK_ANONYMOUS, PACK_FLAG, room, 0, 0 }
+
 /* Makes the client from the environment, for the calling thread, and replaces URLs among the
  * arguments by names without passwords and tokens, which only that client knows. If it cannot be
  * made, the first URL that is opened reports why. */

@@ -14,6 +14,7 @@
 
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_files.h"
+#include "tools/iterpack/pack_remote.h"
 
 #define SHOWN    10 /* reported faults per file */
 #define UNLIKELY 10 /* a property of fewer than one record in so many is a fault */
@@ -382,11 +383,13 @@ static void verify_close(verify *v) {
 int pack_cmd_verify(int n_args, char **args) {
     const char **words = pack_memory(NULL, (size_t)n_args, sizeof(*words));
     verify v = {.walk.list = &v.list};
+    bool anonymous = false; /* pack_remote_open() has read it */
     int n_words = 0;
     const pack_option rows[] = {{"list", PACK_TEXT, &v.list_path, 0, 0},
                                 {"root", PACK_TEXT, &v.root, 0, 0},
                                 {"skip", PACK_FLAG, &v.walk.skip, 0, 0},
                                 {"decode", PACK_FLAG, &v.decode, 0, 0},
+                                PACK_ANONYMOUS_ROW(&anonymous),
                                 PACK_IMAGE_ROWS(&v.image),
                                 {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, n_args, &n_words);

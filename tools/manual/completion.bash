@@ -15,7 +15,7 @@ _iterbench_value() {
     SPEC) _iterbench_list formats | sed 's/$/:/' ;;
     STAGES) _iterbench_list transforms ;;
     NAME:KEY=VALUE) _iterbench_list samplers ;;
-    '[NAME]') _iterbench_list formats transforms samplers decoders ;;
+    '[NAME]') _iterbench_list formats keys transforms samplers decoders ;;
     FILE*) ;;
     *[!A-Z]*) printf '%s\n' "$1" | tr '|' '\n' | grep -v '[A-Z.]' ;;
     esac

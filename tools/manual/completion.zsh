@@ -41,7 +41,7 @@ _iterbench() {
         fi ;;
     STAGES) found=($(_iterbench_list transforms)) && compadd -S '' -a found ;;
     NAME:KEY=VALUE) found=($(_iterbench_list samplers)) && compadd -S '' -a found ;;
-    '[NAME]') found=($(_iterbench_list formats transforms samplers decoders)) && compadd -a found ;;
+    '[NAME]') found=($(_iterbench_list formats keys transforms samplers decoders)) && compadd -a found ;;
     '' | FILE* | DIR* | LIST* | COMMAND* | *.*) _files ;;
     *[^A-Z]*)
         found=(${(s:|:)value})
