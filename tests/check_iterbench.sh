@@ -58,7 +58,7 @@ else
     grep -q '^  cache  *text; .* (none)$' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list cache: $(cat "$dir/out")"
     for word in s3 https remote; do
         status 0 list $word
-        grep -q '^  connections  *integer 1\.\.1024; .* (64)$' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 9 ] || fault "list $word: $(cat "$dir/out")"
+        grep -q '^  connections  *integer 1\.\.1024; .* (256)$' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 9 ] || fault "list $word: $(cat "$dir/out")"
     done
     status 2 list conections
     grep -qF "did you mean 'connections'?" "$dir/err" || fault "list conections: $(cat "$dir/err")"

@@ -8,7 +8,7 @@
  * The bytes of a request are copied into the next place of a ring of memory, as any consumer must.
  * Each answer must be a 206 of the right size.
  *
- * "collate" makes the ring that large, and copies bytes out of it again before they are overwritten,
+ * "collate" makes the ring that large, and copies bytes out of it again before they are lost,
  * as a loader must that mixes the samples of that many bytes.
  *
  * SECONDS (5) is how long it runs. Then it prints requests and bytes a second, and CPU seconds.
