@@ -3,12 +3,15 @@
 
     gpu_torch.py cnn --data DIR --precision tf32 --feed loader --epochs 10 --seconds 40
     gpu_torch.py gru --data DIR --feed resident --compile
+    gpu_torch.py cnn --feed resident --graph
 
 DIR holds cifar-10-batches-bin's files, or ids-train.npy, labels-train.npy and the same for test; without --data there are
 random numbers of the same shape. Settings are the published ones: batch 64; SGD 0.01 with momentum 0.9, or Adam 0.001;
 pixels divided by 255 and nothing else; whole batches in a new order every epoch. PyTorch gets what it is known to like:
 cudnn.benchmark, fused optimisers, the layout that is faster (tried before), no look at the loss before an epoch's end,
-page-locked memory and persistent workers. Timed are the epochs alone: not compiling, not the first steps.
+page-locked memory and persistent workers. --graph captures
+a whole step, the optimiser's too, as one CUDA graph, which is the fastest that torch has for networks this small. Timed are
+the epochs alone: not compiling, not the first steps.
 
 Needs torch and numpy alone. Writes one JSON object to stdout, or to --json.
 """
@@ -95,7 +98,7 @@ def read_data(args):
 
 
 class Trainer:
-    def __init__(self, args, channels_last, compiled):
+    def __init__(self, args, channels_last, compiled, graph=False):
         torch.manual_seed(args.seed)
         self.device, self.half = torch.device(args.device), args.precision == 'f16'
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -105,16 +108,44 @@ class Trainer:
             self.model = self.model.to(memory_format=self.layout)
         fused = dict(fused=True) if self.device.type == 'cuda' else {}
         self.optimizer = (torch.optim.SGD(self.model.parameters(), .01, momentum=.9, **fused) if self.images
-                          else torch.optim.Adam(self.model.parameters(), 1e-3, **fused))
+                          else torch.optim.Adam(self.model.parameters(), 1e-3, capturable=graph, **fused))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.half)
         self.loss_of = torch.compile(self.loss, mode='reduce-overhead') if compiled else self.loss
-        self.compiled = compiled
+        self.compiled, self.wants_graph, self.graph = compiled, graph, None
+        if graph and self.half:
+            raise SystemExit('gpu_torch.py: --graph is for f32 and tf32: GradScaler decides on the host')
 
     def loss(self, x, y):
         with torch.autocast(self.device.type, torch.float16, enabled=self.half):
             return F.cross_entropy(self.model(x).float(), y)
 
+    def capture(self, x, y):
+        """One step over fixed places as a graph, after some that choose algorithms and make the moments."""
+        if self.images:
+            x = x.contiguous(memory_format=self.layout)
+        self.x, self.y = x.clone(memory_format=torch.preserve_format), y.clone()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(5):
+                self.plain_step(self.x, self.y)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss_out = self.plain_step(self.x, self.y)
+
     def step(self, x, y):
+        if not self.wants_graph:
+            return self.plain_step(x, y)
+        if self.graph is None:
+            self.capture(x, y)
+        self.x.copy_(x, non_blocking=True)
+        self.y.copy_(y, non_blocking=True)
+        self.graph.replay()
+        return self.loss_out
+
+    def plain_step(self, x, y):
         if self.images:
             x = x.contiguous(memory_format=self.layout)
         if self.compiled:
@@ -220,6 +251,7 @@ def main():
     parser.add_argument('--n', type=int, help='of random samples')
     parser.add_argument('--feed', choices=['loader', 'loader-batched', 'resident'], default='loader')
     parser.add_argument('--compile', action='store_true')
+    parser.add_argument('--graph', action='store_true', help='a whole step as one CUDA graph')
     parser.add_argument('--precision', choices=['f32', 'tf32', 'f16'], default='f32')
     parser.add_argument('--layout', choices=['auto', 'nchw', 'nhwc'], default='auto')
     parser.add_argument('--workers', type=int, default=8)
@@ -237,7 +269,7 @@ def main():
     (x, y), test = read_data(args)
     test = None if args.generated else test
     nhwc = choose_layout(args, x, y, device)
-    trainer = Trainer(args, nhwc, args.compile)
+    trainer = Trainer(args, nhwc, args.compile, args.graph)
     feed = Resident(x, y, device, args.network == 'cnn') if args.feed == 'resident' else Loaded(args, x, y, device)
     start = time.perf_counter()
     for i, batch in enumerate(feed):  # compiles, tunes; workers are there afterwards
@@ -251,7 +283,7 @@ def main():
     seconds, losses, n = epochs(args, trainer, feed)
     whole = len(seconds) == args.epochs
     result = {
-        'peer': 'torch %s' % torch.__version__, 'network': args.network, 'feed': args.feed, 'compiled': args.compile,
+        'peer': 'torch %s' % torch.__version__, 'network': args.network, 'feed': args.feed, 'compiled': args.compile, 'graph': args.graph,
         'precision': args.precision, 'layout': 'nhwc' if nhwc else 'nchw', 'workers': 0 if args.feed == 'resident' else args.workers,
         'device': torch.cuda.get_device_name(device) if device.type == 'cuda' else 'cpu', 'batch': BATCH, 'steps_an_epoch': n,
         'epochs_asked': args.epochs, 'epochs_run': len(seconds), 'epoch_seconds': seconds, 'losses': losses, 'warm_seconds': warm,
