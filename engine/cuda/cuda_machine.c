@@ -9,11 +9,14 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/cuda/kernel_args.h"
 #include "engine/engine_error.h"
+
+#define CUDA_MOST_DEVICES 64
 
 extern const char iter__engine_ptx[]; /* engine_kernels.ptx, embedded by the build */
 
@@ -232,6 +235,25 @@ static iter_status find_context(cuda_machine *machine, int32_t device, iter_erro
     return ITER_OK;
 }
 
+/* cuDNN and cuBLAS stay in the process and hold on to what they made in the primary context, which
+ * is reset with its last reference. So the process keeps one, until the device is lost. */
+static atomic_bool kept[CUDA_MOST_DEVICES];
+
+static void drop_context(cuda_machine *machine) {
+    if (machine->number < CUDA_MOST_DEVICES && atomic_exchange(&kept[machine->number], false))
+        machine->cuda.cuDevicePrimaryCtxRelease(machine->number);
+}
+
+static iter_status keep_context(cuda_machine *machine, iter_error *err) {
+    CUcontext same = NULL;
+    if (!machine->retained || machine->number >= CUDA_MOST_DEVICES) return ITER_OK;
+    if (atomic_exchange(&kept[machine->number], true)) return ITER_OK;
+    const CUresult result = machine->cuda.cuDevicePrimaryCtxRetain(&same, machine->number);
+    if (result == CUDA_SUCCESS) return ITER_OK;
+    atomic_store(&kept[machine->number], false);
+    return iter__machine_failed(machine, err, result, "cuDevicePrimaryCtxRetain");
+}
+
 static iter_status name_device(cuda_machine *machine, iter_error *err) {
     char name[48] = "";
     int major = 0, minor = 0;
@@ -250,6 +272,7 @@ static iter_status open_inside(cuda_machine *machine, bool needs_dnn, bool needs
                                iter_error *err) {
     CUDA_CALL(machine, err, cuStreamCreate, (&machine->stream, CU_STREAM_NON_BLOCKING));
     ENGINE_TRY(load_kernels(machine, err));
+    if (needs_dnn || needs_blas) ENGINE_TRY(keep_context(machine, err));
     /* Must be first: it also loads the libcublasLt that cuDNN opens by name alone. */
     if (needs_blas) ENGINE_TRY(open_blas(machine, err));
     if (needs_dnn) ENGINE_TRY(open_dnn(machine, err));
@@ -285,6 +308,7 @@ void iter__machine_close(cuda_machine *machine) {
         close_inside(machine);
         iter__machine_leave(machine);
     }
+    if (machine->lost) drop_context(machine);
     if (machine->retained) machine->cuda.cuDevicePrimaryCtxRelease(machine->number);
     if (machine->blas.library) dlclose(machine->blas.library);
     if (machine->dnn.library) dlclose(machine->dnn.library);

@@ -39,7 +39,9 @@ static void put(iter__device_address to, const void *from, size_t bytes) {
     iter__cuda_scope scope;
     iter_error err = {0};
     if (!EXPECT_OK(iter__cuda_enter(device, &scope, &err), &err)) exit(1);
-    must(device->cuda.cuMemcpyHtoD(to, from, bytes), "cuMemcpyHtoD");
+    /* On the stream of the launches: cuMemcpyHtoD may return before the bytes have arrived. */
+    must(device->cuda.cuMemcpyHtoDAsync(to, from, bytes, device->stream), "cuMemcpyHtoDAsync");
+    must(device->cuda.cuStreamSynchronize(device->stream), "cuStreamSynchronize");
     iter__cuda_leave(device, &scope);
 }
 
