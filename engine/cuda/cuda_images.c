@@ -217,7 +217,8 @@ static engine_pool_args pool_args(const cuda_plan *plan, const cuda_node *node, 
                                    .stride = (int32_t)s.stride,
                                    .pad = (int32_t)s.pad,
                                    .order = (int32_t)in->order,
-                                   .half = plan->numbers.half};
+                                   .half = plan->numbers.half,
+                                   .lanes = in->order == ENGINE_NHWC ? ENGINE_LANES : 1};
     return args;
 }
 
@@ -226,13 +227,19 @@ static iter_status maxpool_forward(cuda_plan *plan, const cuda_node *node, bool 
     (void)training;
     const int64_t n = plan->places[node->out].n_elements;
     const engine_pool_args args = pool_args(plan, node, n);
-    return iter__machine_launch_over(&plan->machine, kernel_engine_pool, n, &args, err);
+    return iter__machine_launch_over(&plan->machine, kernel_engine_pool, n / args.lanes, &args,
+                                     err);
 }
 
 static iter_status maxpool_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
-    const int64_t n = plan->places[node->in].n_elements;
-    const engine_pool_args args = pool_args(plan, node, n);
-    return iter__machine_launch_over(&plan->machine, kernel_engine_pool_back, n, &args, err);
+    const int64_t n_in = plan->places[node->in].n_elements,
+                  n_out = plan->places[node->out].n_elements;
+    engine_pool_args args = pool_args(plan, node, n_out);
+    if (args.stride == args.size && args.pad == 0)
+        return iter__machine_launch_over(&plan->machine, kernel_engine_pool_back_apart,
+                                         n_out / args.lanes, &args, err);
+    args.n = n_in;
+    return iter__machine_launch_over(&plan->machine, kernel_engine_pool_back, n_in, &args, err);
 }
 
 const cuda_node_ops iter__cuda_maxpool = {

@@ -18,29 +18,30 @@
 #include "iter/device/cuda_driver.h"
 
 /* Our kernels, with their names in engine_kernels.cu. */
-#define ENGINE_KERNELS(X)    \
-    X(engine_copy)           \
-    X(engine_ids)            \
-    X(engine_map)            \
-    X(engine_map_back)       \
-    X(engine_pool)           \
-    X(engine_pool_back)      \
-    X(engine_sums_inner)     \
-    X(engine_sums_outer)     \
-    X(engine_sums_end)       \
-    X(engine_embedding)      \
-    X(engine_embedding_find) \
-    X(engine_embedding_back) \
-    X(engine_steps_mean)     \
-    X(engine_steps_back)     \
-    X(engine_loss_classes)   \
-    X(engine_loss_squares)   \
-    X(engine_loss_end)       \
-    X(engine_params)         \
-    X(engine_scale)          \
-    X(engine_gru_gates)      \
-    X(engine_gru_state)      \
-    X(engine_gru_back)       \
+#define ENGINE_KERNELS(X)     \
+    X(engine_copy)            \
+    X(engine_ids)             \
+    X(engine_map)             \
+    X(engine_map_back)        \
+    X(engine_pool)            \
+    X(engine_pool_back)       \
+    X(engine_pool_back_apart) \
+    X(engine_sums_inner)      \
+    X(engine_sums_outer)      \
+    X(engine_sums_end)        \
+    X(engine_embedding)       \
+    X(engine_embedding_find)  \
+    X(engine_embedding_back)  \
+    X(engine_steps_mean)      \
+    X(engine_steps_back)      \
+    X(engine_loss_classes)    \
+    X(engine_loss_squares)    \
+    X(engine_loss_end)        \
+    X(engine_params)          \
+    X(engine_scale)           \
+    X(engine_gru_gates)       \
+    X(engine_gru_state)       \
+    X(engine_gru_back)        \
     X(engine_gru_back_reset)
 
 typedef enum engine_kernel {

@@ -72,7 +72,7 @@ const cuda_node_ops iter__cuda_flatten = {
 
 #define INNER_SHARE 4096 /* numbers of a channel that one block sums */
 #define OUTER_SHARE 256  /* rows, if channels are contiguous */
-#define CHUNKS_MOST 64
+#define CHUNKS_MOST 128
 
 static engine_sums_args sums_args(const cuda_place *place) {
     const bool inner = place->order == ENGINE_NCHW;
@@ -148,12 +148,20 @@ static engine_map_args map_args(const cuda_plan *plan, const cuda_node *node, bo
     return args;
 }
 
+/* A thread's elements are of one line, and its accesses aligned. */
+static int32_t lanes_of(const engine_map_args *args) {
+    const engine_address all = args->in | args->out | args->gradient;
+    return args->c % ENGINE_LANES == 0 && all % (4 * ENGINE_LANES) == 0 ? ENGINE_LANES : 1;
+}
+
 static iter_status map_forward(cuda_plan *plan, const cuda_node *node, bool training,
                                iter_error *err) {
     engine_map_args args = map_args(plan, node, training);
     args.in = plan->places[node->in].values;
     args.out = plan->places[node->out].values;
-    return iter__machine_launch_over(&plan->machine, kernel_engine_map, args.n, &args, err);
+    args.lanes = lanes_of(&args);
+    return iter__machine_launch_over(&plan->machine, kernel_engine_map, args.n / args.lanes, &args,
+                                     err);
 }
 
 static iter_status map_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
@@ -163,9 +171,10 @@ static iter_status map_backward(cuda_plan *plan, const cuda_node *node, iter_err
     args.in = plan->places[node->out].gradient;
     args.out = plan->places[node->out].values;
     args.gradient = in->gradient;
+    args.lanes = lanes_of(&args);
     if (args.drops || args.activation != ENGINE_AS_IT_IS)
-        ENGINE_TRY(
-            iter__machine_launch_over(&plan->machine, kernel_engine_map_back, args.n, &args, err));
+        ENGINE_TRY(iter__machine_launch_over(&plan->machine, kernel_engine_map_back,
+                                             args.n / args.lanes, &args, err));
     if (map->bias < 0) return ITER_OK;
     return iter__cuda_sum(plan, in, in->gradient, map->bias_gradient,
                           plan->net->params[map->bias].n_elements, err);

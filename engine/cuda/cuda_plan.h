@@ -4,7 +4,7 @@
  * Place i is the input of layer i; the last one holds the outputs before the loss. All places have
  * the rows of a full batch; rows that a short batch lacks are zeros that do not count. Images are
  * NCHW in f32. If tensor cores compute (TF32, f16) and cuDNN has algorithms for it, they are NHWC,
- * with channels padded with zeros to a multiple of 8. Sequences are [steps, rows, features].
+ * with channels padded with zeros (cuda_nodes.c). Sequences are [steps, rows, features].
  *
  *     conv2d | relu | dropout   two nodes: cuDNN's, and one kernel in place for the rest and bias
  *

@@ -146,8 +146,8 @@ static void gru_drop(cuda_plan *plan, cuda_node *node) {
 
 static void gru_text(const cuda_plan *plan, const cuda_node *node, char *out, size_t capacity) {
     (void)plan;
-    (void)node;
-    snprintf(out, capacity, "cuDNN");
+    snprintf(out, capacity, "cuDNN, %s",
+             node->as.gru.dnn.in_one_kernel ? "all steps in one kernel" : "step by step");
 }
 
 const cuda_node_ops iter__cuda_gru_after = {

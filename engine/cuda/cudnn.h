@@ -99,6 +99,7 @@ typedef struct dnn_gru {
     cudnnRNNDataDescriptor_t x, y;
     cudnnTensorDescriptor_t h;
     size_t weight_bytes, workspace_bytes, reserve_bytes;
+    bool in_one_kernel; /* all steps, else one or more kernels a step */
 } dnn_gru;
 
 /* Addresses of its tensors: they may change before each call. */

@@ -40,6 +40,7 @@
     X(CUDNN_CROSS_CORRELATION, 1)                                 \
     X(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2)             \
     X(CUDNN_RNN_ALGO_STANDARD, 0)                                 \
+    X(CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, 3)                   \
     X(CUDNN_GRU, 3)                                               \
     X(CUDNN_RNN_DOUBLE_BIAS, 2)                                   \
     X(CUDNN_UNIDIRECTIONAL, 0)                                    \

@@ -30,6 +30,11 @@ DEVICE float half_get(const uint16_t *at) {
 DEVICE void half_put(uint16_t *at, float value) {
     *at = __half_as_ushort(__float2half_rn(value));
 }
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+#else
+#define UNROLL
+#define ROLLED
 #endif
 
 /* A tree over the block: runs `body` for pairs t and t + w, down to `least` of them. */
@@ -56,6 +61,51 @@ DEVICE void put(engine_address base, int64_t i, float value, int half) {
         half_put(AT(uint16_t, base) + i, value);
     else
         AT(float, base)[i] = value;
+}
+
+/* Elements of a thread that lie next to each other: a thread has 4 (ENGINE_LANES), by one access of
+ * 16 or 8 bytes, or 1. */
+#define OVER_LANES(k, lanes) \
+    UNROLL for (int k = 0; k < ENGINE_LANES; k++) if (k < (lanes))
+
+DEVICE void get_lanes(engine_address base, int64_t i, int half, int lanes, float out[]) {
+#ifdef __CUDACC__
+    if (lanes == ENGINE_LANES && half) {
+        const uint2 both = *AT(const uint2, base + 2 * i);
+        out[0] = __half2float(__ushort_as_half((unsigned short)both.x));
+        out[1] = __half2float(__ushort_as_half((unsigned short)(both.x >> 16)));
+        out[2] = __half2float(__ushort_as_half((unsigned short)both.y));
+        out[3] = __half2float(__ushort_as_half((unsigned short)(both.y >> 16)));
+        return;
+    }
+    if (lanes == ENGINE_LANES) {
+        const float4 all = *AT(const float4, base + 4 * i);
+        out[0] = all.x, out[1] = all.y, out[2] = all.z, out[3] = all.w;
+        return;
+    }
+#endif
+    for (int k = 0; k < lanes; k++)
+        out[k] = get(base, i + k, half);
+}
+
+DEVICE void put_lanes(engine_address base, int64_t i, const float value[], int half, int lanes) {
+#ifdef __CUDACC__
+    if (lanes == ENGINE_LANES && half) {
+        uint2 both;
+        both.x = __half_as_ushort(__float2half_rn(value[0])) |
+                 (uint32_t)__half_as_ushort(__float2half_rn(value[1])) << 16;
+        both.y = __half_as_ushort(__float2half_rn(value[2])) |
+                 (uint32_t)__half_as_ushort(__float2half_rn(value[3])) << 16;
+        *AT(uint2, base + 2 * i) = both;
+        return;
+    }
+    if (lanes == ENGINE_LANES) {
+        *AT(float4, base + 4 * i) = make_float4(value[0], value[1], value[2], value[3]);
+        return;
+    }
+#endif
+    for (int k = 0; k < lanes; k++)
+        put(base, i + k, value[k], half);
 }
 
 DEVICE double number_at(engine_address base, int64_t i, int source) {
@@ -126,36 +176,52 @@ DEVICE void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
     c[3] = (uint32_t)p;
 }
 
-/* True if dropout keeps the element at `place` of a row (engine/net.h). */
-DEVICE int is_kept(const engine_map_args *a, int64_t row, int64_t place) {
-    const engine_step *step = AT(const engine_step, a->step);
-    uint32_t c[4], k0 = a->key[0], k1 = a->key[1];
-    c[0] = (uint32_t)(place / 8);
-    c[1] = (uint32_t)row;
-    c[2] = step->words[0];
-    c[3] = step->words[1];
-    for (int i = 0; i < 10; i++) {
-        philox_round(c, k0, k1);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+/* Dropout's numbers of eight places of a row (engine/net.h); kept from lane to lane. */
+typedef struct kept_eight {
+    int64_t eight; /* -1 = none yet */
+    uint32_t words[4];
+} kept_eight;
+
+DEVICE int is_kept(const engine_map_args *a, int64_t row, int64_t place, kept_eight *of) {
+    if (of->eight != place / 8) {
+        const engine_step *step = AT(const engine_step, a->step);
+        uint32_t k0 = a->key[0], k1 = a->key[1];
+        of->eight = place / 8;
+        of->words[0] = (uint32_t)(place / 8);
+        of->words[1] = (uint32_t)row;
+        of->words[2] = step->words[0];
+        of->words[3] = step->words[1];
+        ROLLED for (int i = 0; i < 10; i++) {
+            philox_round(of->words, k0, k1);
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
     }
-    const uint32_t word = c[place % 8 / 2];
+    const uint32_t low = place & 2 ? of->words[1] : of->words[0];
+    const uint32_t high = place & 2 ? of->words[3] : of->words[2];
+    const uint32_t word = place & 4 ? high : low;
     return (place % 2 ? word >> 16 : word & 0xffffu) >= a->threshold;
 }
 
+/* The first of a thread's elements: its row, channel and place; and how far the next lane is. */
 typedef struct map_place {
-    int64_t row, channel, place;
+    int64_t row, place;
+    int32_t channel, channel_step, place_step;
 } map_place;
 
 DEVICE map_place map_place_of(const engine_map_args *a, uint32_t i) {
-    const uint32_t line = i / (uint32_t)a->c, plane = line / (uint32_t)a->b;
-    const int64_t z = i - line * (uint32_t)a->c, y = line - plane * (uint32_t)a->b, x = plane;
+    const uint32_t line = i / (uint32_t)a->c, x = line / (uint32_t)a->b;
+    const int32_t z = (int32_t)(i - line * (uint32_t)a->c),
+                  y = (int32_t)(line - x * (uint32_t)a->b);
     map_place p;
-    p.row = a->order == ENGINE_TNF ? y : x;
-    p.channel = a->order == ENGINE_NCHW ? y : z;
-    p.place = a->order == ENGINE_NCHW   ? z * a->block + y
-              : a->order == ENGINE_NHWC ? y * a->block + z
-                                        : x * a->c + z;
+    const int planes = a->order == ENGINE_NCHW;
+    p.row = a->order == ENGINE_TNF ? y : (int64_t)x;
+    p.channel = planes ? y : z;
+    p.channel_step = !planes;
+    p.place = planes                    ? (int64_t)z * a->block + y
+              : a->order == ENGINE_NHWC ? (int64_t)y * a->block + z
+                                        : (int64_t)x * a->c + z;
+    p.place_step = planes ? a->block : 1;
     return p;
 }
 
@@ -180,14 +246,22 @@ DEVICE float slope(float y, int activation) {
 
 KERNEL(engine_map, engine_map_args) {
     THREADS {
-        const uint32_t i = ELEMENT;
+        const uint32_t i = ELEMENT * (uint32_t)a.lanes;
         if (i < a.n) {
             const map_place p = map_place_of(&a, i);
-            float x = get(a.in, i, a.half);
-            if (a.bias && p.channel < a.channels) x += AT(const float, a.bias)[p.channel];
-            x = activate(x, a.activation);
-            if (a.drops) x = is_kept(&a, p.row, p.place) ? x * a.scale : 0;
-            put(a.out, i, p.channel < a.channels ? x : 0, a.half);
+            kept_eight kept = {-1, {0, 0, 0, 0}};
+            float value[ENGINE_LANES];
+            get_lanes(a.in, i, a.half, a.lanes, value);
+            OVER_LANES(k, a.lanes) {
+                const int channel = p.channel + k * p.channel_step;
+                float x = value[k];
+                if (a.bias && channel < a.channels) x += AT(const float, a.bias)[channel];
+                x = activate(x, a.activation);
+                if (a.drops)
+                    x = is_kept(&a, p.row, p.place + k * p.place_step, &kept) ? x * a.scale : 0;
+                value[k] = channel < a.channels ? x : 0;
+            }
+            put_lanes(a.out, i, value, a.half, a.lanes);
         }
     }
 }
@@ -195,20 +269,26 @@ KERNEL(engine_map, engine_map_args) {
 /* `in` is the gradient of the output, `out` the output; the result goes to `gradient`. */
 KERNEL(engine_map_back, engine_map_args) {
     THREADS {
-        const uint32_t i = ELEMENT;
+        const uint32_t i = ELEMENT * (uint32_t)a.lanes;
         if (i < a.n) {
             const map_place p = map_place_of(&a, i);
-            float d = get(a.in, i, a.half);
-            float y = a.activation == ENGINE_AS_IT_IS ? 0 : get(a.out, i, a.half);
-            if (a.drops) {
-                d = is_kept(&a, p.row, p.place) ? d * a.scale : 0;
-                y /= a.scale;
+            kept_eight kept = {-1, {0, 0, 0, 0}};
+            float value[ENGINE_LANES], after[ENGINE_LANES] = {0};
+            get_lanes(a.in, i, a.half, a.lanes, value);
+            if (a.activation != ENGINE_AS_IT_IS) get_lanes(a.out, i, a.half, a.lanes, after);
+            OVER_LANES(k, a.lanes) {
+                float d = value[k], y = after[k];
+                if (a.drops) {
+                    d = is_kept(&a, p.row, p.place + k * p.place_step, &kept) ? d * a.scale : 0;
+                    y /= a.scale;
+                }
+                if (a.activation == ENGINE_ACT_RELU)
+                    d = y > 0 ? d : 0;
+                else
+                    d *= slope(y, a.activation);
+                value[k] = p.channel + k * p.channel_step < a.channels ? d : 0;
             }
-            if (a.activation == ENGINE_ACT_RELU)
-                d = y > 0 ? d : 0;
-            else
-                d *= slope(y, a.activation);
-            put(a.gradient, i, p.channel < a.channels ? d : 0, a.half);
+            put_lanes(a.gradient, i, value, a.half, a.lanes);
         }
     }
 }
@@ -216,7 +296,7 @@ KERNEL(engine_map_back, engine_map_args) {
 /* ---- Maxpool: the first of the largest, or NaN ----------------------------------------------- */
 
 typedef struct pool_place {
-    int64_t image, c, y, x; /* image: n if channels come last, else n * channels + c */
+    uint32_t image, c, y, x; /* image: n if channels come last, else n * channels + c */
 } pool_place;
 
 DEVICE pool_place pool_place_of(const engine_pool_args *a, uint32_t i, int height, int width) {
@@ -231,43 +311,49 @@ DEVICE pool_place pool_place_of(const engine_pool_args *a, uint32_t i, int heigh
     return p;
 }
 
-DEVICE int64_t pool_index(const engine_pool_args *a, const pool_place *p, int64_t y, int64_t x,
-                          int height, int width) {
-    const int channels = a->order == ENGINE_NHWC ? a->channels : 1;
-    return ((p->image * height + y) * width + x) * channels + p->c;
+DEVICE uint32_t pool_index(const engine_pool_args *a, const pool_place *p, int y, int x, int height,
+                           int width) {
+    const uint32_t channels = a->order == ENGINE_NHWC ? (uint32_t)a->channels : 1;
+    return ((p->image * (uint32_t)height + (uint32_t)y) * (uint32_t)width + (uint32_t)x) *
+               channels +
+           p->c;
 }
 
-/* Index y * width + x of the largest pixel of window (y, x). */
-DEVICE int64_t largest_of(const engine_pool_args *a, const pool_place *p, int64_t oy, int64_t ox,
-                          float *out) {
-    const int64_t top = oy * a->stride - a->pad, left = ox * a->stride - a->pad;
-    int64_t best = -1;
-    float most = 0;
-    for (int64_t y = top < 0 ? 0 : top; y < top + a->size && y < a->height; y++)
-        for (int64_t x = left < 0 ? 0 : left; x < left + a->size && x < a->width; x++) {
-            const float value = get(a->in, pool_index(a, p, y, x, a->height, a->width), a->half);
-            if (best < 0 || value > most || value != value) {
-                best = y * a->width + x;
-                most = value;
+/* For each lane, index y * width + x of the largest pixel of window (y, x), and its value. */
+DEVICE void largest_of(const engine_pool_args *a, const pool_place *p, int oy, int ox, int lanes,
+                       int best[], float most[]) {
+    const int top = oy * a->stride - a->pad, left = ox * a->stride - a->pad;
+    OVER_LANES(k, lanes) {
+        best[k] = -1;
+        most[k] = 0;
+    }
+    for (int y = top < 0 ? 0 : top; y < top + a->size && y < a->height; y++)
+        for (int x = left < 0 ? 0 : left; x < left + a->size && x < a->width; x++) {
+            float value[ENGINE_LANES];
+            get_lanes(a->in, pool_index(a, p, y, x, a->height, a->width), a->half, lanes, value);
+            OVER_LANES(k, lanes) {
+                if (best[k] < 0 || value[k] > most[k] || value[k] != value[k]) {
+                    best[k] = y * a->width + x;
+                    most[k] = value[k];
+                }
             }
         }
-    *out = most;
-    return best;
 }
 
 KERNEL(engine_pool, engine_pool_args) {
     THREADS {
-        const uint32_t i = ELEMENT;
+        const uint32_t i = ELEMENT * (uint32_t)a.lanes;
         if (i < a.n) {
             const pool_place p = pool_place_of(&a, i, a.out_height, a.out_width);
-            float most;
-            largest_of(&a, &p, p.y, p.x, &most);
-            put(a.out, i, most, a.half);
+            int best[ENGINE_LANES];
+            float most[ENGINE_LANES];
+            largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, most);
+            put_lanes(a.out, i, most, a.half, a.lanes);
         }
     }
 }
 
-/* Each pixel looks at the windows that contain it. */
+/* Windows that overlap: each pixel looks at those that contain it. */
 KERNEL(engine_pool_back, engine_pool_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -279,12 +365,39 @@ KERNEL(engine_pool_back, engine_pool_args) {
             float sum = 0;
             for (int oy = top; oy <= y / a.stride && oy < a.out_height; oy++)
                 for (int ox = left; ox <= x / a.stride && ox < a.out_width; ox++) {
-                    float most;
-                    if (largest_of(&a, &p, oy, ox, &most) == p.y * a.width + p.x)
+                    int best[ENGINE_LANES];
+                    float most[ENGINE_LANES];
+                    largest_of(&a, &p, oy, ox, 1, best, most);
+                    if (best[0] == (int)p.y * a.width + (int)p.x)
                         sum += get(a.d_out, pool_index(&a, &p, oy, ox, a.out_height, a.out_width),
                                    a.half);
                 }
             put(a.d_in, i, sum, a.half);
+        }
+    }
+}
+
+/* Windows next to each other: each output gives its gradient to one pixel of its window, and zero
+ * to the others. The last ones also write what no window covers. */
+KERNEL(engine_pool_back_apart, engine_pool_args) {
+    THREADS {
+        const uint32_t i = ELEMENT * (uint32_t)a.lanes;
+        if (i < a.n) {
+            const pool_place p = pool_place_of(&a, i, a.out_height, a.out_width);
+            const int top = (int)p.y * a.size, left = (int)p.x * a.size;
+            const int bottom = (int)p.y == a.out_height - 1 ? a.height : top + a.size;
+            const int right = (int)p.x == a.out_width - 1 ? a.width : left + a.size;
+            int best[ENGINE_LANES];
+            float most[ENGINE_LANES], d[ENGINE_LANES];
+            largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, most);
+            get_lanes(a.d_out, i, a.half, a.lanes, d);
+            for (int y = top; y < bottom; y++)
+                for (int x = left; x < right; x++) {
+                    float value[ENGINE_LANES];
+                    OVER_LANES(k, a.lanes) value[k] = best[k] == y * a.width + x ? d[k] : 0;
+                    put_lanes(a.d_in, pool_index(&a, &p, y, x, a.height, a.width), value, a.half,
+                              a.lanes);
+                }
         }
     }
 }
@@ -636,12 +749,13 @@ DEVICE int64_t piece_place(const engine_piece *p, int64_t i) {
     return o * p->strides[0] + s * p->strides[1] + q * p->strides[2] + r * p->strides[3];
 }
 
-DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i) {
+/* The step's rate: Adam's includes its corrections. `scale` is f16's. */
+DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i, float rate,
+                   float scale) {
     const int64_t at = (int64_t)p->first + i, place = piece_place(p, i);
-    const engine_step *step = AT(const engine_step, a->step);
     float *weight = AT(float, a->weights) + at, w = *weight;
     float g = get(p->gradient, place, p->gradient_half);
-    if (a->scaled) g /= AT(const engine_tally, a->tally)->scale;
+    if (a->scaled) g /= scale;
     if (p->decays) g += a->decay * w;
     if (a->mode == ENGINE_PARAMS_ADAM) {
         float *first = AT(float, a->first) + at, *second = AT(float, a->second) + at;
@@ -649,9 +763,9 @@ DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i
         const float v = a->beta2 * *second + a->rest2 * g * g;
         *first = m;
         *second = v;
-        w -= step->rate * m / (sqrtf(v) + a->epsilon);
+        w -= rate * m / (sqrtf(v) + a->epsilon);
     } else {
-        float m = -step->lr * g;
+        float m = -rate * g;
         if (a->first) {
             m += a->momentum * AT(const float, a->first)[at];
             AT(float, a->first)[at] = m;
@@ -664,17 +778,20 @@ DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i
 
 /* One block per chunk of a piece. */
 KERNEL(engine_params, engine_params_args) {
-    const engine_chunk *chunk = AT(const engine_chunk, a.chunks) + BLOCK_NUMBER;
-    const engine_piece *p = AT(const engine_piece, a.pieces) + chunk->piece;
+    /* Copies: what the stores below may change would be loaded again for every number. */
+    const engine_chunk chunk = AT(const engine_chunk, a.chunks)[BLOCK_NUMBER];
+    const engine_piece piece = AT(const engine_piece, a.pieces)[chunk.piece], *p = &piece;
+    const engine_step *step = AT(const engine_step, a.step);
     engine_tally *tally = AT(engine_tally, a.tally);
     const int updates = a.mode == ENGINE_PARAMS_SGD || a.mode == ENGINE_PARAMS_ADAM;
     if (updates && (!tally->go || tally->overflow)) return;
+    const float scale = tally->scale, rate = a.mode == ENGINE_PARAMS_ADAM ? step->rate : step->lr;
     THREADS {
         for (int k = t; k < ENGINE_CHUNK; k += ENGINE_BLOCK) {
-            const int64_t i = (int64_t)chunk->first + k;
+            const int64_t i = (int64_t)chunk.first + k;
             if (i >= (int64_t)p->n) continue;
             if (updates) {
-                update(&a, p, i);
+                update(&a, p, i, rate, scale);
             } else if (a.mode == ENGINE_PARAMS_SPREAD) {
                 if (p->compute)
                     put(p->compute, piece_place(p, i),

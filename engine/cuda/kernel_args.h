@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define ENGINE_BLOCK 256 /* threads of every block */
+#define ENGINE_LANES 4   /* most elements of a thread */
 
 typedef unsigned long long engine_address;
 
@@ -117,14 +118,18 @@ typedef struct engine_map_args {
     uint32_t key[2];
     float scale;
     int32_t drops;
+    int32_t lanes; /* of a thread: 1, or ENGINE_LANES if `c` and the addresses allow it */
+    int32_t unused;
 } engine_map_args;
 
 /* Maxpool. Backward: in holds the values; goes from d_out to d_in. */
 typedef struct engine_pool_args {
     engine_address in, out, d_out, d_in;
-    int64_t n; /* outputs; backward, inputs */
+    int64_t n; /* outputs; backward with windows that overlap, inputs */
     int32_t channels, height, width, out_height, out_width, size, stride, pad;
     int32_t order, half;
+    int32_t lanes; /* of a thread: 1, or ENGINE_LANES channels */
+    int32_t unused;
 } engine_pool_args;
 
 /* Sums over rows: out[c] = sum over outer, inner of in[outer, c, inner]. Computed in `chunks` parts

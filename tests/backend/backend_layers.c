@@ -9,11 +9,12 @@
  * The measure is max |a - b| / max |b| of each tensor: outputs, gradients, weights after the
  * update.
  *
- *     backend_layers [--backend cuda] [--quick] [--perf] [--kinks] [PART OF A MODEL'S TEXT]
+ *     backend_layers [--backend cuda] [--quick | --large] [--perf] [--kinks] [PART OF A MODEL]
  *
  * --backend cuda tests only that one, on a GPU or on the fake. --quick leaves out the published
- * sizes, as do builds with sanitizers and the fake. --perf times the backend at those sizes instead
- * and prints a table. --kinks prints which of their rows are near a kink.
+ * sizes, as do builds with sanitizers and the fake; with --backend cuda, --large leaves out all
+ * else. --perf times the backend at those sizes instead and prints a table. --kinks prints which of
+ * their rows are near a kink.
  */
 #include <math.h>
 #include <time.h>
@@ -410,19 +411,30 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
 
 /* ---- The cuda backend ------------------------------------------------------------------------ */
 
+static const char *const precisions[] = {"f32", "TF32", "f16"};
+static const char *const choices[] = {"", ", tuned", ", fast"};
+
 static bool on_fake; /* it has no tensor cores, and rounds as f32 does instead */
 
-/* The tolerated difference with tensor cores, whose factors have 10 bits after the binary point. */
+static bool has_kind(const layer_case *test, engine_kind kind) {
+    for (int32_t i = 0; i < test->net.n_layers; i++)
+        if (test->net.layers[i].kind == kind) return true;
+    return false;
+}
+
+/* The tolerated difference. Tensor cores' factors have 10 bits after the binary point, and the
+ * difference is of norms: rounding moves some values across a relu's or a maximum's kink, where
+ * the gradient is another one. Most of that was 0.045, for the published cnn in TF32, and without
+ * kinks 0.004. cuDNN's gru has its own tanh in f32. */
 static double precision_tolerance(const layer_case *test, int32_t precision) {
-    if (precision == ITER_PRECISION_F16) return 5e-2;
-    if (precision == ITER_PRECISION_TF32 && !on_fake) return 2e-2;
-    return layer_tolerance(test);
+    const bool gru = has_kind(test, ENGINE_GRU);
+    if (precision == ITER_PRECISION_F32 || (precision == ITER_PRECISION_TF32 && on_fake))
+        return gru ? 2e-5 : layer_tolerance(test);
+    return has_kind(test, ENGINE_RELU) || has_kind(test, ENGINE_MAXPOOL) ? 1e-1 : 1e-2;
 }
 
 static void check_cuda(const layer_case *test, const layer_result *want,
                        const engine_backend_ops *cuda, const layer_form *form) {
-    static const char *const precisions[] = {"f32", "TF32", "f16"};
-    static const char *const choices[] = {"", ", tuned", ", fast"};
     layer_result got;
     char how[96];
     snprintf(how, sizeof(how), "cuda, %s%s%s%s", precisions[form->precision],
@@ -430,7 +442,8 @@ static void check_cuda(const layer_case *test, const layer_result *want,
              form->other_layout ? ", channels or time the other way" : "",
              form->strided ? ", strided" : "");
     if (!EXPECT(layer_result_make(&got, test, form, cuda, 1))) return;
-    expect_near(&got, want, precision_tolerance(test, form->precision), how);
+    expect_by(form->precision == ITER_PRECISION_F32 ? layer_distance : layer_norm_distance, &got,
+              want, precision_tolerance(test, form->precision), how);
     layer_result_free(&got);
 }
 
@@ -478,8 +491,8 @@ static void test_refusal(const layer_spec *spec, const engine_backend_ops *cuda)
     layer_case_free(&test);
 }
 
-static int test_all_cuda(const engine_backend_ops *cuda, bool quick) {
-    for (int i = 0; i < N_SMALL; i++) {
+static int test_all_cuda(const engine_backend_ops *cuda, bool quick, bool large) {
+    for (int i = 0; i < N_SMALL && !large; i++) {
         if (!is_asked(&small_cases[i])) continue;
         if (is_lacking(&small_cases[i]))
             test_refusal(&small_cases[i], cuda);
@@ -487,7 +500,8 @@ static int test_all_cuda(const engine_backend_ops *cuda, bool quick) {
             test_cuda(&small_cases[i], cuda, true);
     }
     for (int i = 0; i < N_PUBLISHED && !quick && !on_fake; i++)
-        if (is_asked(&published_cases[i])) test_cuda(&published_cases[i], cuda, false);
+        if (is_asked(&published_cases[i]) && !is_lacking(&published_cases[i]))
+            test_cuda(&published_cases[i], cuda, false);
     return EXPECT_DONE();
 }
 
@@ -520,41 +534,60 @@ static double perf_run(layer_machine *m, engine_run what) {
     return times[n / 2];
 }
 
-static void perf_form(const layer_case *test, const engine_backend_ops *cpu, uint32_t threads,
-                      bool other_layout) {
-    const layer_form form = {.other_layout = other_layout};
+static void perf_form(const layer_case *test, const engine_backend_ops *ops, uint32_t threads,
+                      const layer_form *form) {
     layer_machine *m = layer_alloc(1, sizeof(*m));
-    if (layer_machine_open(m, test, &form, cpu, threads)) {
+    if (layer_machine_open(m, test, form, ops, threads)) {
         const double forward = perf_run(m, ENGINE_RUN_FORWARD);
         const double both = perf_run(m, ENGINE_RUN_GRADIENT);
         const double step = perf_run(m, ENGINE_RUN_TRAIN);
-        printf("%-66.66s %7u  %-6s %10.2f %9.2f %9.2f %10.0f\n", test->spec.model,
-               (unsigned)threads, m->net.data.layout, forward, both - forward, step,
+        char how[32];
+        if (ops->on_device)
+            snprintf(how, sizeof(how), "%s%s", precisions[form->precision],
+                     choices[form->algorithms]);
+        else
+            snprintf(how, sizeof(how), "%u threads", (unsigned)threads);
+        printf("%-66.66s %-11s %-6s %10.3f %9.3f %9.3f %10.0f\n", test->spec.model, how,
+               m->net.data.layout, forward, both - forward, step,
                (double)test->spec.batch / step * 1e3);
         layer_machine_close(m);
     }
     free(m);
 }
 
-static void perf_case(const layer_spec *published, const engine_backend_ops *cpu) {
+static void perf_on_device(const layer_case *test, const engine_backend_ops *ops) {
+    for (int32_t precision = 0; precision < 3; precision++)
+        for (int32_t algorithms = 0; algorithms < 3; algorithms++) {
+            const layer_form form = {.precision = precision, .algorithms = algorithms};
+            perf_form(test, ops, 1, &form);
+        }
+}
+
+static void perf_case(const layer_spec *published, const engine_backend_ops *ops) {
     layer_spec spec = *published;
     layer_case test;
+    const layer_form other = {.other_layout = true};
     spec.batch = 64;
     spec.rows_out = 0;
     if (spec.n_dims == 3 && spec.dims[0] == 3) spec.no_input_gradient = true; /* as in training */
     if (!make_case(&spec, 1, &test)) return;
-    perf_form(&test, cpu, 1, false);
-    perf_form(&test, cpu, 2, false);
-    if (spec.n_dims > 1 || spec.n_ids) perf_form(&test, cpu, 2, true);
+    if (ops->on_device) {
+        perf_on_device(&test, ops);
+    } else {
+        perf_form(&test, ops, 1, &plain_form);
+        perf_form(&test, ops, 2, &plain_form);
+        if (spec.n_dims > 1 || spec.n_ids) perf_form(&test, ops, 2, &other);
+    }
     layer_case_free(&test);
 }
 
-static int perf(const engine_backend_ops *cpu) {
-    if (!cpu) SKIP("the cpu backend is not in this build");
-    printf("%-66s %7s  %-6s %10s %9s %9s %10s\n", "model, batch 64", "threads", "layout",
-           "forward ms", "back ms", "step ms", "rows/s");
+static int perf(const engine_backend_ops *ops) {
+    if (!ops) SKIP("the cpu backend is not in this build");
+    printf("%-66s %-11s %-6s %10s %9s %9s %10s\n", "model, batch 64", "how", "layout", "forward ms",
+           "back ms", "step ms", "rows/s");
     for (int i = 0; i < N_PUBLISHED; i++)
-        if (is_asked(&published_cases[i])) perf_case(&published_cases[i], cpu);
+        if (is_asked(&published_cases[i]) && !(ops->on_device && is_lacking(&published_cases[i])))
+            perf_case(&published_cases[i], ops);
     return 0;
 }
 
@@ -587,13 +620,15 @@ static int print_kinks(void) {
 }
 
 int main(int argc, char **argv) {
-    bool quick = is_slow_build(), time_it = false, kinks = false;
+    bool quick = is_slow_build(), large = false, time_it = false, kinks = false;
     const engine_backend_ops *cpu = NULL, *cuda = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc && strcmp(argv[i + 1], "cuda") == 0)
             i++, iter__backend_find("cuda", &cuda, NULL);
         else if (strcmp(argv[i], "--quick") == 0)
             quick = true;
+        else if (strcmp(argv[i], "--large") == 0)
+            large = true;
         else if (strcmp(argv[i], "--perf") == 0)
             time_it = true;
         else if (strcmp(argv[i], "--kinks") == 0)
@@ -606,7 +641,7 @@ int main(int argc, char **argv) {
     if (kinks) return print_kinks();
     if (cuda && !layer_backend_is_there(cuda, &on_fake)) return 77;
     if (time_it) return perf(cuda ? cuda : cpu);
-    if (cuda) return test_all_cuda(cuda, quick);
+    if (cuda) return test_all_cuda(cuda, quick, large);
     if (!cpu) printf("skipped: the cpu backend is not in this build, nothing is checked of it\n");
     for (int i = 0; i < N_SMALL; i++) {
         if (!is_asked(&small_cases[i])) continue;

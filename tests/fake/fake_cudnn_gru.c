@@ -77,13 +77,15 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
                                        uint32_t flags) {
     BEGIN("cudnnSetRNNDescriptor_v8");
     const bool half = type == CUDNN_DATA_HALF;
-    CHECK(rnn && algo == CUDNN_RNN_ALGO_STANDARD && cell == CUDNN_GRU, "kind");
+    CHECK(rnn && cell == CUDNN_GRU, "kind");
+    CHECK(algo == CUDNN_RNN_ALGO_STANDARD || algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, "kind");
     CHECK(bias_mode == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL, "kind");
     CHECK(input == CUDNN_LINEAR_INPUT && n_layers == 1 && projection_size == hidden_size, "kind");
     CHECK(precision == CUDNN_DATA_FLOAT && flags == CUDNN_RNN_PADDED_IO_DISABLED, "kind");
     CHECK(half ? math == CUDNN_TENSOR_OP_MATH : math != CUDNN_TENSOR_OP_MATH, "arithmetic");
     CHECK(dropout && dropout->set, "dropout");
-    *rnn = (struct cudnnRNNStruct){true, half, input_size, hidden_size};
+    *rnn = (struct cudnnRNNStruct){true, half, input_size, hidden_size,
+                                   algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -98,6 +100,8 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnData
     return CUDNN_STATUS_SUCCESS;
 }
 
+#define SMALL_MOST 7 /* units: the fake has it for some of the tests' sizes only */
+
 static size_t reserve_bytes(const struct cudnnRNNStruct *rnn, cudnnRNNDataDescriptor_t x) {
     return ((size_t)x->steps * (size_t)x->batch * (size_t)rnn->units * KEPT + 1) * sizeof(float);
 }
@@ -107,6 +111,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
                                         size_t *workspace_bytes, size_t *reserved) {
     BEGIN("cudnnGetRNNTempSpaceSizes");
     CHECK(handle && rnn && rnn->set && x && x->set && workspace_bytes && reserved, "null");
+    if (rnn->small && rnn->units > SMALL_MOST) return CUDNN_STATUS_NOT_SUPPORTED;
     *workspace_bytes = mode == CUDNN_FWD_MODE_TRAINING ? WORKSPACE : 2 * WORKSPACE;
     *reserved = mode == CUDNN_FWD_MODE_TRAINING ? reserve_bytes(rnn, x) : 0;
     return CUDNN_STATUS_SUCCESS;

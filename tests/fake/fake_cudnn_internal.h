@@ -46,6 +46,7 @@ struct cudnnDropoutStruct {
 struct cudnnRNNStruct {
     bool set, half;
     int input, units;
+    bool small; /* CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H */
 };
 
 struct cudnnRNNDataStruct {

@@ -524,38 +524,53 @@ double layer_distance(const double *got, const double *want, int64_t n) {
     return apart == 0 ? 0 : apart / top;
 }
 
-/* Keeps the larger of two distances, and its name. */
-static void keep_larger(double *worst, const char **name, const double *got, const double *want,
-                        int64_t n, const char *of) {
+double layer_norm_distance(const double *got, const double *want, int64_t n) {
+    double apart = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(got[i]) || !isfinite(want[i])) return INFINITY;
+        apart += (got[i] - want[i]) * (got[i] - want[i]);
+        all += want[i] * want[i];
+    }
+    return apart == 0 ? 0 : sqrt(apart / all);
+}
+
+/* The largest distance of several tensors, and the tensor's name. */
+typedef struct worst_tensor {
+    layer_measure measure;
+    double distance;
+    const char *name;
+} worst_tensor;
+
+static void keep_larger(worst_tensor *worst, const double *got, const double *want, int64_t n,
+                        const char *of) {
     if (!want && !got) return;
-    const double distance = want && got ? layer_distance(got, want, n) : INFINITY;
-    if (distance <= *worst) return;
-    *worst = distance;
-    *name = of;
+    const double distance = want && got ? worst->measure(got, want, n) : INFINITY;
+    if (distance <= worst->distance) return;
+    worst->distance = distance;
+    worst->name = of;
 }
 
 double layer_result_distance(const layer_result *got, const layer_result *want,
-                             const char **out_name) {
+                             layer_measure measure, const char **out_name) {
     const layer_case *test = want->test;
-    double worst = 0;
-    *out_name = "nothing";
-    keep_larger(&worst, out_name, &got->outcome.loss_sum, &want->outcome.loss_sum, 1, "the loss");
-    keep_larger(&worst, out_name, got->outputs, want->outputs,
-                test->spec.n_rows * test->net.n_outputs, "the outputs");
-    keep_larger(&worst, out_name, got->input_gradient, want->input_gradient,
+    worst_tensor worst = {measure, 0, "nothing"};
+    keep_larger(&worst, &got->outcome.loss_sum, &want->outcome.loss_sum, 1, "the loss");
+    keep_larger(&worst, got->outputs, want->outputs, test->spec.n_rows * test->net.n_outputs,
+                "the outputs");
+    keep_larger(&worst, got->input_gradient, want->input_gradient,
                 test->spec.batch * test->n_elements, "the input's gradient");
     for (int32_t p = 0; p < test->net.n_params; p++) {
         const engine_param *param = &test->net.params[p];
-        const char *name = param->public.name;
-        keep_larger(&worst, out_name, got->weights[p], want->weights[p], param->n_elements,
+        keep_larger(&worst, got->weights[p], want->weights[p], param->n_elements,
                     "updated weights");
         for (int i = 0; i < 2; i++)
-            keep_larger(&worst, out_name, got->moments[i][p], want->moments[i][p],
-                        param->n_elements, i ? "a second moment" : "a moment");
-        keep_larger(&worst, out_name, got->gradients[p], want->gradients[p], param->n_elements,
-                    name);
+            keep_larger(&worst, got->moments[i][p], want->moments[i][p], param->n_elements,
+                        i ? "a second moment" : "a moment");
+        keep_larger(&worst, got->gradients[p], want->gradients[p], param->n_elements,
+                    param->public.name);
     }
-    return worst;
+    *out_name = worst.name;
+    return worst.distance;
 }
 
 double layer_tolerance(const layer_case *test) {

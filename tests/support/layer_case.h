@@ -119,9 +119,14 @@ void layer_result_free(layer_result *result);
 /* max |got - want| / max |want|; infinite if a value is not a number. */
 double layer_distance(const double *got, const double *want, int64_t n);
 
+/* ||got - want|| / ||want||, which one element beyond a kink moves little. */
+double layer_norm_distance(const double *got, const double *want, int64_t n);
+
+typedef double (*layer_measure)(const double *got, const double *want, int64_t n);
+
 /* The largest distance over all tensors and the loss; *out_name names it. */
 double layer_result_distance(const layer_result *got, const layer_result *want,
-                             const char **out_name);
+                             layer_measure measure, const char **out_name);
 
 /* The tolerated distance from the loops: 1e-5, or 5e-5 if a convolution sums 1,000 products or
  * more. */
