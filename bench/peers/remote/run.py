@@ -160,7 +160,7 @@ class Field:
         command = [os.path.join(self.programs, "remote_ours"), "%s:%s?endpoint=%s&%s" % (form, url, self.endpoint, more),
                    str(workers), shuffle] + [block] * bool(block)
         words = "%s, workers=%d" % (form, workers) + (", blocks of " + block if block else "") + (
-            ", connections=%d" % connections if connections != 64 else "")
+            ", connections=%d" % connections if connections != 256 else "")
         return Contestant("libiter", words, command, self.environment, self.about)
 
     def peer(self, key, options):
