@@ -285,6 +285,13 @@ typedef struct iter_loader_options {
      * fails, the batch fails with its error. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
+    /* Samples per batch over all ranks, instead of batch_size, which is then the largest share that
+     * a rank may have. It need not be a multiple of ranks. 0 = batch_size x ranks. */
+    uint32_t global_batch;
+    /* A global batch of m rows consists of so many micro-batches: number k is the rows from
+     * floor(k m / M) on. A rank's share is whole ones. Trainers sum gradients over them (see
+     * iter/engine.h). At least ranks; 0 = a share begins at any row. */
+    uint32_t micro_batches;
 } iter_loader_options;
 
 /** GPU number n, for memory.device. */
@@ -385,7 +392,7 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader,
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
-/** Goes to sample `sample` of `epoch`, which must be a multiple of batch_size x ranks. Under
+/** Goes to sample `sample` of `epoch`, which must be a multiple of the global batch. Under
  * roll_over, epoch x N + sample must be such a multiple; N is the number of samples. Streams and
  * sequential samplers can go to sample 0 only. Errors: EINVAL naming the nearest legal sample. */
 ITER_API ITER_NODISCARD iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch,
@@ -443,6 +450,16 @@ ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_e
 ITER_API ITER_NODISCARD iter_status iter_loader_stop_within(iter_loader *loader, int64_t grace_ms,
                                                             iter_error *err);
 
+/** How the ranks of a job share its batches. */
+typedef struct iter_loader_share {
+    uint32_t rank, ranks;
+    uint32_t global_batch;  /* rows of a full batch over all ranks */
+    uint32_t micro_batches; /* shares are whole ones of so many; 0 = they begin at any row */
+} iter_loader_share;
+
+/** As the options say, with their defaults filled in. Any thread. */
+ITER_API iter_loader_share iter_loader_share_of(const iter_loader *loader);
+
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
 ITER_API uint64_t iter_loader_n_batches(iter_loader *loader);
 
@@ -497,6 +514,9 @@ typedef struct iter_batch_info {
     uint32_t first_valid; /* rows [first_valid, first_valid + n_valid) are this epoch's own */
     uint32_t n_valid;
     uint32_t n_failed; /* rows blanked or replaced */
+    /* The global batch of all ranks has global_rows rows; this rank's begin at first_row. For
+     * streams: first_row is 0 and global_rows is n_rows. */
+    uint32_t first_row, global_rows;
 } iter_batch_info;
 
 /** How a batch is filled. Any thread that holds a reference. */

@@ -16,11 +16,28 @@ static uint64_t roll_first(const iter__cut *cut, uint64_t epoch) {
     return (uint64_t)((wide)epoch * cut->n / cut->global);
 }
 
+/* floor(part m / parts) */
+static uint64_t part_of(uint64_t m, uint64_t part, uint64_t parts) {
+    return (uint64_t)((wide)part * m / parts);
+}
+
+/* The first row of rank `rank`'s share; rank = ranks: m. */
+static uint64_t first_row(const iter__cut *cut, uint64_t m, uint32_t rank) {
+    if (cut->micro_batches == 0) return part_of(m, rank, cut->ranks);
+    return part_of(m, part_of(cut->micro_batches, rank, cut->ranks), cut->micro_batches);
+}
+
 uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first) {
-    const uint64_t first = (uint64_t)((wide)cut->rank * m / cut->ranks);
-    const uint64_t end = (uint64_t)((wide)(cut->rank + 1u) * m / cut->ranks);
-    *out_first = first;
-    return (uint32_t)(end - first);
+    *out_first = first_row(cut, m, cut->rank);
+    return (uint32_t)(first_row(cut, m, cut->rank + 1u) - *out_first);
+}
+
+uint64_t iter__cut_largest_share(uint64_t global, uint32_t ranks, uint32_t micro_batches) {
+    const uint64_t equal = (global + ranks - 1) / ranks;
+    if (micro_batches == 0 || micro_batches % ranks == 0) return equal;
+    const uint64_t parts = ((uint64_t)micro_batches + ranks - 1) / ranks;
+    const uint64_t rows = (global + micro_batches - 1) / micro_batches * parts;
+    return rows < global ? rows : global;
 }
 
 /* Rows of the global batch at `cursor`; 0 = there is none. */
@@ -43,6 +60,8 @@ bool iter__cut_batch(const iter__cut *cut, const iter__cursor *cursor, iter__spa
     uint64_t first;
     *out = (iter__span){.epoch = cursor->epoch};
     out->n_rows = iter__cut_share(cut, m, &first);
+    out->first_row = (uint32_t)first;
+    out->global_rows = (uint32_t)m;
     out->start = cursor->sample + first;
     out->n_valid = out->n_rows;
     if (rolls(cut)) {
@@ -97,11 +116,12 @@ static iter_status not_a_start(const iter__cut *cut, uint64_t sample, iter_error
     const uint64_t below = sample / cut->global * cut->global;
     const uint64_t above = below + cut->global;
     const bool go_up = above - sample < sample - below && (rolls(cut) || above <= cut->n);
-    return iter__fail(
-        err, ITER_EINVAL,
-        "position: sample %llu is not a multiple of batch_size x ranks = %llu; the nearest is %llu",
-        (unsigned long long)sample, (unsigned long long)cut->global,
-        (unsigned long long)(go_up ? above : below));
+    return iter__fail(err, ITER_EINVAL,
+                      "position: sample %llu is not a multiple of the global batch, batch_size x "
+                      "ranks = %llu; the nearest "
+                      "is %llu",
+                      (unsigned long long)sample, (unsigned long long)cut->global,
+                      (unsigned long long)(go_up ? above : below));
 }
 
 static iter_status place_rolling(const iter__cut *cut, uint32_t epoch, uint64_t t, bool ended,

@@ -1,10 +1,12 @@
 /*
  * cut.h - cuts epochs into batches: pure arithmetic on (epoch, samples), without a loader.
  *
- * Global batch g of an epoch is rows [gG, (g+1)G), G = batch_size x ranks; rank r of R gets rows
- * [floor(r m / R), floor((r+1) m / R)) of a batch with m rows. Under roll_over the rows of all
- * epochs form one sequence t = 0, 1, ... and batch g of the whole run belongs to the epoch e with
- * floor(eN/G) <= g < floor((e+1)N/G).
+ * Global batch g of an epoch is rows [gG, (g+1)G); rank r of R gets rows [floor(r m / R),
+ * floor((r+1) m / R)) of a batch with m rows. If shares are whole micro-batches, of which there are
+ * M: micro-batch k is rows [floor(k m / M), floor((k+1) m / M)), and rank r gets the micro-batches
+ * [floor(r M / R), floor((r+1) M / R)). That is the same if R divides M. Under roll_over the rows
+ * of all epochs form one sequence t = 0, 1, ... and batch g of the whole run belongs to the epoch e
+ * with floor(eN/G) <= g < floor((e+1)N/G).
  */
 #ifndef ITER_PLAN_CUT_H
 #define ITER_PLAN_CUT_H
@@ -14,8 +16,9 @@
 typedef struct iter__cut {
     uint64_t n;      /* samples of an epoch; ITER_UNKNOWN = the sampler or stream decides */
     uint64_t global; /* G */
-    uint32_t batch_size, rank, ranks;
-    int32_t last_batch; /* iter_last_batch, never DEFAULT */
+    uint32_t rank, ranks;
+    uint32_t micro_batches; /* M; 0 = shares begin at any row */
+    int32_t last_batch;     /* iter_last_batch, never DEFAULT */
 } iter__cut;
 
 /* A place between two batches. */
@@ -32,6 +35,7 @@ typedef struct iter__span {
     uint64_t start;  /* first row of the share: position in the epoch, or t under roll_over */
     uint32_t n_rows; /* of the share */
     uint32_t n_valid, first_valid, pad; /* of the share; pad = n_rows - n_valid */
+    uint32_t first_row, global_rows;    /* where the share begins in the batch; rows of all ranks */
 } iter__span;
 
 /* Writes the batch at `cursor` to *out. Returns false if the epoch has none left. */
@@ -56,6 +60,9 @@ iter_status iter__cut_place(const iter__cut *cut, uint32_t epoch, uint64_t sampl
 /* Epoch and position of row `row` of a span. */
 void iter__cut_row(const iter__cut *cut, const iter__span *span, uint32_t row, uint32_t *out_epoch,
                    uint64_t *out_position);
+
+/* The most rows that a rank's share of m <= global rows has. */
+uint64_t iter__cut_largest_share(uint64_t global, uint32_t ranks, uint32_t micro_batches);
 
 /* This rank's share [*out_first, *out_first + result) of m rows. */
 uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first);

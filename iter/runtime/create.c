@@ -33,6 +33,34 @@ static iter_status check_choice(const char *name, int32_t value, int32_t max, it
     return iter__fail(err, ITER_EINVAL, "options: %s is %d; expected 0 to %d", name, value, max);
 }
 
+/* Fills in batch_size and global_batch, each from the other. */
+static iter_status check_batch(iter_loader_options *opt, iter_error *err) {
+    if (opt->micro_batches && opt->micro_batches < opt->ranks)
+        return iter__fail(err, ITER_EINVAL,
+                          "options: micro_batches is %u; expected at least ranks, which is %u",
+                          opt->micro_batches, opt->ranks);
+    const uint32_t asked = opt->batch_size;
+    if (opt->batch_size == 0) opt->batch_size = 32;
+    const uint64_t global =
+        opt->global_batch ? opt->global_batch : (uint64_t)opt->batch_size * opt->ranks;
+    const uint64_t share = iter__cut_largest_share(global, opt->ranks, opt->micro_batches);
+    if (global > UINT32_MAX)
+        return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
+    if (opt->global_batch && asked && asked != share)
+        return iter__fail(
+            err, ITER_EINVAL,
+            "options: batch_size is %u, but of global_batch %u a rank has up to %llu; "
+            "leave one of them out",
+            asked, opt->global_batch, (unsigned long long)share);
+    if (share > 1u << 24)
+        return iter__fail(err, ITER_EINVAL,
+                          "options: batch_size is %llu; expected at most 16777216",
+                          (unsigned long long)share);
+    opt->global_batch = (uint32_t)global;
+    opt->batch_size = (uint32_t)share;
+    return ITER_OK;
+}
+
 static iter_status check_options(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
     iter_loader_options *opt = &loader->opt;
     ITER_TRY(check_choice("shuffle", opt->shuffle, ITER_SHUFFLE_REPLACEMENT, err));
@@ -46,10 +74,6 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("device", opt->memory.device, INT32_MAX, err));
     ITER_TRY(check_choice("finish", opt->memory.finish, ITER_FINISH_DEVICE, err));
     ITER_TRY(check_choice("resident", opt->memory.resident, ITER_RESIDENT_YES, err));
-    if (opt->batch_size == 0) opt->batch_size = 32;
-    if (opt->batch_size > 1u << 24)
-        return iter__fail(err, ITER_EINVAL, "options: batch_size is %u; expected at most 16777216",
-                          opt->batch_size);
     if (opt->max_held == 0) opt->max_held = 2;
     if (opt->prefetch > 4096 || opt->max_held > 4096) {
         return iter__fail(err, ITER_EINVAL,
@@ -65,6 +89,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
         return iter__fail(err, ITER_EINVAL,
                           "options: rank is %u; it must be less than ranks, which is %u", opt->rank,
                           opt->ranks);
+    ITER_TRY(check_batch(opt, err));
     if (opt->workers < ITER_WORKERS_AUTO || opt->workers > WORKERS_MAX) {
         return iter__fail(err, ITER_EINVAL,
                           "options: workers is %d; expected 0 to %d or ITER_WORKERS_AUTO",
@@ -281,13 +306,11 @@ static iter_status open_sampler(iter_loader *loader, const iter_sampler_context 
 static iter_status make_cut(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     loader->cut = (iter__cut){.n = ITER_UNKNOWN,
-                              .global = (uint64_t)opt->batch_size * opt->ranks,
-                              .batch_size = opt->batch_size,
+                              .global = opt->global_batch,
+                              .micro_batches = opt->micro_batches,
                               .rank = opt->rank,
                               .ranks = opt->ranks,
                               .last_batch = opt->last_batch};
-    if (loader->cut.global > UINT32_MAX)
-        return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
     ITER_TRY(copy_subset(loader, err));
     ITER_TRY(sampler_options(loader, err));
     const bool stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
@@ -308,6 +331,12 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
                                           .labels = stream ? NULL : sampler_labels,
                                           .labels_user = loader};
     const iter_sampler_ops *ops = loader->sampling.ops;
+    if (!ops->index && (uint64_t)opt->batch_size * opt->ranks != opt->global_batch)
+        return iter__fail(
+            err, ITER_EINVAL,
+            "options: a global batch of %u rows is not the same for %u ranks; sampler "
+            "%s needs that",
+            opt->global_batch, opt->ranks, ops->base.name);
     if (ops->resolve) ops->resolve(loader->sampling.options, &context);
     ITER_TRY(open_sampler(loader, &context, err));
     find_locality(loader);

@@ -486,6 +486,11 @@ uint64_t iter_loader_n_batches(iter_loader *loader) {
     return n;
 }
 
+iter_loader_share iter_loader_share_of(const iter_loader *loader) {
+    const iter_loader_options *opt = &loader->opt;
+    return (iter_loader_share){opt->rank, opt->ranks, opt->global_batch, opt->micro_batches};
+}
+
 uint64_t iter_loader_n_samples(iter_loader *loader) {
     return loader->cut.n;
 }

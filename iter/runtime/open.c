@@ -128,6 +128,8 @@ static void fill(iter_loader *loader, iter__opening *opening) {
                                     .n_rows = span->n_rows,
                                     .pad = span->pad,
                                     .first_valid = span->first_valid,
+                                    .first_row = span->first_row,
+                                    .global_rows = span->global_rows,
                                     .n_valid = span->n_valid};
     memset(batch->valid, 1, span->n_rows);
     memset((void *)batch->row_state, ROW_FINE, span->n_rows);

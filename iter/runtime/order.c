@@ -180,6 +180,8 @@ static void draw_batch(iter_loader *loader, iter__opening *opening) {
     *span = (iter__span){.epoch = opening->at.epoch, .number = opening->number++};
     span->n_rows = span->n_valid = status < 0 ? 0 : iter__cut_share(&loader->cut, m, &first);
     span->start = opening->at.sample + first;
+    span->first_row = (uint32_t)first;
+    span->global_rows = m;
     opening->after = opening->at;
     opening->after.sample += m;
     if (status < 0) {
@@ -290,7 +292,7 @@ static void open_stream(iter_loader *loader, iter__opening *opening) {
     iter__span *span = &opening->span;
     *span = (iter__span){
         .epoch = opening->at.epoch, .number = opening->number++, .start = opening->at.sample};
-    span->n_rows = span->n_valid = loader->opt.batch_size;
+    span->n_rows = span->n_valid = span->global_rows = loader->opt.batch_size;
     rows_as_drawn(loader, batch, span, 0);
     batch->rewinds = !opening->epoch_begun;
     batch->skip = opening->replay;

@@ -124,7 +124,7 @@ static void make_stream_rows(iter__worker *worker, iter_batch *batch) {
         iter__fail(&batch->error, batch->status, "%s: next() failed", loader->dataset->name);
     }
     iter__rows_mend(worker, batch, 0, n);
-    batch->info.n_rows = batch->info.n_valid = n;
+    batch->info.n_rows = batch->info.n_valid = batch->info.global_rows = n;
     for (int32_t f = 0; f < loader->plan.n_fields; f++)
         batch->tensors[f].desc.dims[0] = n;
 }

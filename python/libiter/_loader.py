@@ -62,7 +62,7 @@ class Loader:
             be written to. True: arrays of their own, to be kept as long as wanted.
 
     How it runs:
-      batch_size   samples per batch and rank
+      batch_size   samples per batch and rank; None = 32, or what follows from global_batch
       shuffle      False; True or "full": a new permutation every epoch; "once": one for all epochs; "block": blocks
                    of neighbours (block=, buffer_blocks=), for disks; "batch": whole units of `block` samples;
                    "replacement": independent draws
@@ -78,6 +78,8 @@ class Loader:
     Which samples:
       rank, ranks, local_ranks    this process's share of each batch of ranks x batch_size samples; ranks="auto": all
                    three as torchrun, mpirun or srun say (libiter.ranks())
+      global_batch samples per batch over all ranks, instead of batch_size; need not be a multiple of ranks
+      micro_batches    a share of a batch is whole ones of so many equal parts; 0 = it begins at any sample
       sampler      a text such as "bucket:n-buckets=8", instead of shuffle
       subset       sample indices to use, in this order
     Reading:
@@ -107,7 +109,7 @@ class Loader:
         data: Any,
         chain: Optional[str] = None,
         *,
-        batch_size: int = 32,
+        batch_size: Optional[int] = None,
         shuffle: Union[bool, str, None] = False,
         workers: Union[int, str] = 0,
         seed: int = 0,
@@ -118,6 +120,8 @@ class Loader:
         rank: int = 0,
         ranks: Union[int, str] = 0,
         local_ranks: int = 0,
+        global_batch: int = 0,
+        micro_batches: int = 0,
         last_batch: str = "keep",
         epochs: int = 0,
         lookahead: str = "endless",
@@ -168,7 +172,10 @@ class Loader:
         self._create(data, chain, layout, options)
         self._callbacks.made([field.name for field in self.fields])
         _exit.add(self)
-        self.batch_size, self.output = batch_size, output
+        job: n.LoaderShare = n.quick.iter_loader_share_of(self._handle)
+        self._global_batch = int(job.global_batch)
+        self.batch_size = batch_size or -(-self._global_batch // int(job.ranks))
+        self.output = output
         try:
             self._make = maker(self.fields, output, copy)
         except Exception:
@@ -176,7 +183,6 @@ class Loader:
             raise
         self._python = self._dataset._python if self._dataset is not None else None
         self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
-        self._global_batch = (batch_size or 32) * max(1, int(ranks or 0))
         self._in_caller = workers == 0  # next() calls the dataset
         self._saved, self._size = c.create_string_buffer(1 << 16 if self._python else 0), c.c_size_t()
         self._untouched = True  # nothing was taken since it was created or moved
@@ -396,7 +402,7 @@ class Loader:
         self.seek(epoch, 0)
 
     def seek(self, epoch: int, sample: int) -> None:
-        """Goes to a sample of an epoch, a multiple of batch_size x ranks; the next iteration gives the rest."""
+        """Goes to a sample of an epoch, a multiple of the global batch; the next iteration gives the rest."""
         handle, err = self._live(), n.ErrorStruct()
         epoch, sample = number("epoch", epoch, 0, 2**32 - 1, "seek"), number("sample", sample, 0, 2**64 - 1, "seek")
         n.check(n.blocking.iter_loader_seek(handle, epoch, sample, c.byref(err)), err)

@@ -159,6 +159,19 @@ class BatchInfo(c.Structure):
         ("first_valid", c.c_uint32),
         ("n_valid", c.c_uint32),
         ("n_failed", c.c_uint32),
+        ("first_row", c.c_uint32),
+        ("global_rows", c.c_uint32),
+    ]
+
+
+class LoaderShare(c.Structure):
+    """iter_loader_share"""
+
+    _fields_ = [
+        ("rank", c.c_uint32),
+        ("ranks", c.c_uint32),
+        ("global_batch", c.c_uint32),
+        ("micro_batches", c.c_uint32),
     ]
 
 
@@ -395,6 +408,8 @@ class LoaderOptions(c.Structure):
         ("arrays", ArraysOptions),
         ("collate", COLLATE),
         ("collate_user", c.c_void_p),
+        ("global_batch", c.c_uint32),
+        ("micro_batches", c.c_uint32),
     ]
 
 
@@ -623,6 +638,7 @@ declare("iter_loader_ref", _p, _p)
 declare("iter_loader_unref", None, _p)
 declare("iter_loader_n_batches", _u64, _p)
 declare("iter_loader_n_samples", _u64, _p)
+declare("iter_loader_share_of", LoaderShare, _p)
 declare("iter_loader_position", None, _p, c.POINTER(_u32), c.POINTER(_u64))
 declare("iter_loader_n_fields", _i32, _p)
 declare("iter_loader_field", c.POINTER(BatchField), _p, _i32)

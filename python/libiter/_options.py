@@ -189,6 +189,8 @@ _rows: Dict[str, Callable[[Options, str, Any], None]] = {
     "rank": _number_row("rank", 0, _u32),
     "ranks": _number_row("ranks", 0, _u32),
     "local_ranks": _number_row("local_ranks", 0, _u32),
+    "global_batch": _number_row("global_batch", 0, _u32),
+    "micro_batches": _number_row("micro_batches", 0, _u32),
     "seed": _number_row("seed", 0, _u64),
     "shuffle": _made_row("shuffle", shuffle_of),
     "last_batch": _choice_row("last_batch", LAST_BATCHES),

@@ -25,6 +25,7 @@ STRUCTS = {
     "iter_tensor": n.Tensor,
     "iter_batch_field": n.BatchField,
     "iter_batch_info": n.BatchInfo,
+    "iter_loader_share": n.LoaderShare,
     "iter_array": n.Array,
     "iter_dataset_options": n.DatasetOptions,
     "iter_field": n.FieldStruct,
@@ -115,7 +116,7 @@ def kind_in(made):
         return "v"
     if made in (c.c_void_p, c.c_char_p) or issubclass(made, (c._Pointer, c._CFuncPtr)):
         return "p"
-    return made._type_ if hasattr(made, "_type_") else {n.BatchInfo: "iter_batch_info"}[made]
+    return made._type_ if hasattr(made, "_type_") else {n.BatchInfo: "iter_batch_info", n.LoaderShare: "iter_loader_share"}[made]
 
 
 class Structs(unittest.TestCase):

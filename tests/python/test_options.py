@@ -23,6 +23,8 @@ TABLE = {
     "rank": (2, "rank", 2),
     "ranks": (5, "ranks", 5),
     "local_ranks": (3, "local_ranks", 3),
+    "global_batch": (6, "global_batch", 6),
+    "micro_batches": (7, "micro_batches", 7),
     "seed": (2**64 - 1, "seed", 2**64 - 1),
     "shuffle": ("replacement", "shuffle", 5),
     "last_batch": ("discard", "last_batch", 3),

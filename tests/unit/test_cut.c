@@ -81,22 +81,44 @@ static iter__cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t
                         int32_t mode) {
     return (iter__cut){.n = n,
                        .global = (uint64_t)batch_size * ranks,
-                       .batch_size = batch_size,
                        .rank = rank,
                        .ranks = ranks,
                        .last_batch = mode};
 }
 
-#define WHERE "n %llu, batch_size %u, rank %u of %u, mode %d, epoch %u, batch %u"
-#define PLACE(cut, e, b)                                                                           \
-    (unsigned long long)(cut)->n, (cut)->batch_size, (cut)->rank, (cut)->ranks, (cut)->last_batch, \
-        e, b
+#define WHERE "n %llu, global %llu, rank %u of %u, parts %u, mode %d, epoch %u, batch %u"
+#define PLACE(cut, e, b)                                                                        \
+    (unsigned long long)(cut)->n, (unsigned long long)(cut)->global, (cut)->rank, (cut)->ranks, \
+        (cut)->micro_batches, (cut)->last_batch, e, b
+
+/* The last of `parts` equal parts of m that does not begin behind `at`. */
+static uint32_t part_with(uint32_t at, uint32_t m, uint32_t parts) {
+    uint32_t part = parts - 1;
+    while (part > 0 && part * m / parts > at)
+        part--;
+    return part;
+}
+
+/* The rank whose share has row i of a batch of m rows: row by row, part by part. */
+static uint32_t rank_with(const iter__cut *cut, uint32_t i, uint32_t m) {
+    const uint32_t parts = cut->micro_batches;
+    if (parts == 0) return part_with(i, m, cut->ranks);
+    return part_with(part_with(i, m, parts), parts, cut->ranks);
+}
 
 static void compare_share(const iter__cut *cut, const iter__span *span, const global_batch *want,
                           uint32_t e, uint32_t b) {
-    const uint32_t first = cut->rank * want->n_rows / cut->ranks,
-                   end = (cut->rank + 1) * want->n_rows / cut->ranks;
+    uint32_t first = 0, end = 0;
+    while (first < want->n_rows && rank_with(cut, first, want->n_rows) < cut->rank)
+        first++;
+    for (end = first; end < want->n_rows && rank_with(cut, end, want->n_rows) == cut->rank;)
+        end++;
     cr_assert_eq(span->n_rows, end - first, WHERE, PLACE(cut, e, b));
+    cr_assert_eq(span->global_rows, want->n_rows, WHERE, PLACE(cut, e, b));
+    if (end > first) cr_assert_eq(span->first_row, first, WHERE, PLACE(cut, e, b));
+    cr_assert_leq(span->n_rows,
+                  iter__cut_largest_share(cut->global, cut->ranks, cut->micro_batches), WHERE,
+                  PLACE(cut, e, b));
     uint32_t n_own = 0, first_own = 0;
     for (uint32_t i = 0; i < end - first; i++) {
         const row *wanted = &want->rows[first + i];
@@ -158,6 +180,41 @@ Test(cut, all_small) {
             }
         }
     }
+}
+
+/* Random shapes: every rank has the same number of batches, and the shares of a batch are all of
+ * its rows in order, whole micro-batches if there are any. */
+Test(cut, random_shapes) {
+    static epoch_rows want[EPOCHS];
+    srand(7);
+    for (int i = 0; i < 3000; i++) {
+        const uint32_t global = 1 + (uint32_t)rand() % MAX_G, ranks = 1 + (uint32_t)rand() % 9;
+        const uint64_t n = (uint64_t)rand() % (global * 8 < 60 ? global * 8 : 60);
+        const int32_t mode = MODES[rand() % 4];
+        const uint32_t parts = rand() % 4 ? ranks + (uint32_t)rand() % 12 : 0;
+        reference(n, global, mode, want);
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            iter__cut cut = cut_of(n, 1, rank, ranks, mode);
+            cut.global = global;
+            cut.micro_batches = parts;
+            compare(&cut, want);
+        }
+    }
+}
+
+/* If the ranks divide the micro-batches, shares are what they are without any. */
+Test(cut, parts_change_nothing) {
+    for (uint32_t ranks = 1; ranks <= 6; ranks++)
+        for (uint32_t times = 1; times <= 5; times++)
+            for (uint32_t m = 0; m <= 40; m++)
+                for (uint32_t rank = 0; rank < ranks; rank++) {
+                    iter__cut cut = cut_of(100, 10, rank, ranks, ITER_LAST_KEEP);
+                    uint64_t first, same;
+                    const uint32_t n_rows = iter__cut_share(&cut, m, &first);
+                    cut.micro_batches = ranks * times;
+                    cr_assert_eq(iter__cut_share(&cut, m, &same), n_rows);
+                    cr_assert_eq(same, first);
+                }
 }
 
 /* ---- place() --------------------------------------------------------------------------------- */
