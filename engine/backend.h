@@ -51,6 +51,8 @@ typedef struct engine_batch {
      * them. 0 = no update. */
     int64_t n_counted;
     const iter_tensor *segments; /* i32 [n_rows, T] if net->segments, in host memory; else NULL */
+    /* Where the rows lie in the global batch, of which they may be a part: dropout's row 0. */
+    int64_t first_row;
     /* counted from 0 over the trainer's life; for dropout and Adam's bias correction */
     uint64_t step;
     double lr; /* of this step, schedule applied */
@@ -66,6 +68,17 @@ typedef struct engine_outcome {
      * it gave the batch back: the run itself is queued and counts. */
     bool pending;
 } engine_outcome;
+
+/* A parameter's gradient where the backend keeps it, in the backend's own order and padding, as
+ * numbers of type `real`. Dense: n of them. Of a table: the rows that are not zero. */
+typedef struct engine_gradient {
+    int64_t n;          /* 0 = a table */
+    const void *values; /* [n]; of a table [n_rows, ld], of which the first `units` count */
+    const int32_t *ids; /* [n_rows] numbers of the rows, ascending, all different */
+    int64_t n_rows, units, ld;
+    int64_t table_rows; /* rows of the whole table; 0 = dense */
+    int64_t most;       /* n_rows of any run is at most this */
+} engine_gradient;
 
 typedef enum engine_trouble {
     ENGINE_TROUBLE_NONE,
@@ -128,6 +141,15 @@ typedef struct engine_backend_ops {
     void (*describe)(const void *state, engine_backend_info *out);
     /* For the plan: a line that says what computes layer i. "" = nothing to say. */
     void (*layer_text)(const void *state, int32_t layer, char *out, size_t capacity);
+
+    /* For steps whose gradient is a sum over several runs; both NULL = the backend cannot. */
+
+    /* Describes the gradients of the last ENGINE_RUN_GRADIENT in a fixed order, out
+     * [ENGINE_MAX_PARAMS], and returns their number. Before the first run there are only shapes.
+     * Valid until the next run. */
+    int32_t (*gradients)(void *state, engine_gradient *out);
+    /* Takes a step with these gradients, in the same order and form; of `batch`, step and lr. */
+    void (*update)(void *state, const engine_gradient *sums, const engine_batch *batch);
 
     /* Only for backends that compute on a device. */
 

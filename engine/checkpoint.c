@@ -10,6 +10,7 @@
  *     iter.optimizer   the optimiser as text
  *     iter.real        "f32", "f64": element type of the backend
  *     iter.seed        decimal; determines initial weights and dropout
+ *     iter.micro_batches  decimal; parts of a global batch whose gradients are summed, 1 = none
  *     iter.steps       decimal; steps so far, on which dropout and Adam's correction depend
  *
  * Random numbers need no further state: they are counted by step, row and element, never drawn in
@@ -50,6 +51,7 @@ typedef struct contents {
 
 typedef struct numbers {
     uint64_t seed, n_steps;
+    uint64_t micro_batches;
 } numbers;
 
 /* Values read from a file: those of tensor i start at block + at[i]. */
@@ -111,21 +113,20 @@ static iter_status give_values(void *user, int32_t i, void *out, iter_error *err
     return ITER_OK;
 }
 
-iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader, const char *path,
-                              iter_error *err) {
-    if (trainer == NULL || path == NULL || path[0] == '\0')
-        return iter__engine_fail(err, ITER_EINVAL, "a trainer and a path are needed");
-    ENGINE_TRY(iter__trainer_settle(trainer, err));
+static iter_status save(iter_trainer *trainer, iter_loader *loader, const char *path,
+                        iter_error *err) {
     contents *c = contents_make(trainer, err);
     if (c == NULL) return ITER_ENOMEM;
-    char optimizer[512], seed[24], steps[24];
+    char optimizer[512], seed[24], steps[24], parts[24];
     iter__optimizer_text(&trainer->optimizer, optimizer, sizeof(optimizer));
     snprintf(seed, sizeof(seed), "%" PRIu64, trainer->seed);
     snprintf(steps, sizeof(steps), "%" PRIu64, trainer->n_steps);
+    snprintf(parts, sizeof(parts), "%u", trainer->job != NULL ? trainer->job->n_leaves : 1);
     const engine_text texts[] = {
         {"iter.checkpoint", VERSION},  {"iter.model", iter_model_text(trainer->model)},
         {"iter.optimizer", optimizer}, {"iter.real", iter_dtype_text(trainer->ops->real)},
         {"iter.seed", seed},           {"iter.steps", steps},
+        {"iter.micro_batches", parts},
     };
     iter_status s = loader != NULL ? add_position(c, loader, err) : ITER_OK;
     if (s == ITER_OK)
@@ -133,6 +134,21 @@ iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader, const 
                                     (int32_t)(sizeof(texts) / sizeof(texts[0])), give_values, c,
                                     err);
     contents_free(c);
+    return s;
+}
+
+/* Ranks have the same values, so one of them writes; all return the same. */
+iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader, const char *path,
+                              iter_error *err) {
+    if (trainer == NULL || path == NULL || path[0] == '\0')
+        return iter__engine_fail(err, ITER_EINVAL, "a trainer and a path are needed");
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
+    if (trainer->job == NULL) return save(trainer, loader, path, err);
+    iter_error own = {ITER_OK, ""};
+    iter_status s = ITER_OK;
+    if (trainer->job->comm->rank == 0) s = save(trainer, loader, path, &own);
+    s = iter__job_agree(trainer->job, s, NULL, "", &own);
+    if (s < 0 && err != NULL) *err = own;
     return s;
 }
 
@@ -159,6 +175,14 @@ static iter_status get_number(const engine_tensor_file *file, const char *path, 
         return iter__engine_fail(err, ITER_EFORMAT, "%.300s: '%s' is not a number: '%.40s'", path,
                                  key, text);
     return ITER_OK;
+}
+
+/* A file from before there were micro-batches has none. */
+static iter_status get_parts(const engine_tensor_file *file, const char *path, uint64_t *out,
+                             iter_error *err) {
+    *out = 1;
+    if (iter__safetensors_text(file, "iter.micro_batches") == NULL) return ITER_OK;
+    return get_number(file, path, "iter.micro_batches", out, err);
 }
 
 /* The metadata `key` must equal what this trainer has. Because models are long, the message begins
@@ -207,6 +231,7 @@ static iter_status check_texts(const iter_trainer *trainer, const engine_tensor_
                        err);
     if (s == ITER_OK) s = get_number(file, path, "iter.seed", &out->seed, err);
     if (s == ITER_OK) s = get_number(file, path, "iter.steps", &out->n_steps, err);
+    if (s == ITER_OK) s = get_parts(file, path, &out->micro_batches, err);
     return s == ITER_OK ? check_seed(trainer, path, out->seed, err) : s;
 }
 
@@ -313,13 +338,50 @@ static iter_status put(contents *c, loaded *values, const numbers *saved, iter_l
     return ITER_OK;
 }
 
+/* What all ranks must have read. */
+static uint64_t bits_of(const contents *c, const loaded *values, const numbers *saved) {
+    uint64_t bits = iter__claim_bits(0, saved, sizeof(*saved));
+    for (int32_t i = 0; i < c->n_values; i++)
+        bits = iter__claim_bits(bits, values->block + values->at[i], c->tensors[i].bytes);
+    return iter__claim_bits(bits, c->position, c->position_bytes);
+}
+
+/* Ranks change nothing before all of them have read the same. */
+static iter_status agree(iter_trainer *trainer, iter_status s, const uint64_t *bits,
+                         const char *path, iter_error *err) {
+    iter_error own = {ITER_OK, ""};
+    char what[400];
+    if (trainer->job == NULL) return s;
+    if (s < 0 && err != NULL) own = *err;
+    snprintf(what, sizeof(what), "%.300s: what was read", path);
+    s = iter__job_agree(trainer->job, s, bits, what, &own);
+    if (s < 0 && err != NULL) *err = own;
+    return s;
+}
+
+iter_status iter_checkpoint_read(const char *path, iter_checkpoint_info *out, iter_error *err) {
+    engine_tensor_file *file = NULL;
+    uint64_t parts = 1;
+    if (path == NULL || path[0] == '\0' || out == NULL)
+        return iter__engine_fail(err, ITER_EINVAL, "a path is needed, and out");
+    *out = (iter_checkpoint_info){.micro_batches = 1};
+    ENGINE_TRY(iter__safetensors_open(path, &file, err));
+    iter_status s = get_number(file, path, "iter.seed", &out->seed, err);
+    if (s == ITER_OK) s = get_number(file, path, "iter.steps", &out->n_steps, err);
+    if (s == ITER_OK) s = get_parts(file, path, &parts, err);
+    out->micro_batches = parts < UINT32_MAX ? (uint32_t)parts : UINT32_MAX;
+    iter__safetensors_close(file);
+    return s;
+}
+
 iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader, const char *path,
                               iter_error *err) {
     if (trainer == NULL || path == NULL || path[0] == '\0')
         return iter__engine_fail(err, ITER_EINVAL, "a trainer and a path are needed");
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     engine_tensor_file *file = NULL;
-    numbers saved = {0, 0};
+    numbers saved = {0, 0, 0};
+    uint64_t bits = 0;
     loaded *values = iter__engine_alloc(1, sizeof(*values));
     contents *c = contents_make(trainer, err);
     iter_status s = ITER_OK;
@@ -329,7 +391,12 @@ iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader, const 
     if (s == ITER_OK) s = check_texts(trainer, file, path, &saved, err);
     if (s == ITER_OK && loader != NULL) s = read_position(c, file, path, err);
     if (s == ITER_OK) s = read_values(c, file, path, values, err);
-    if (s == ITER_OK) s = put(c, values, &saved, loader, path, err);
+    if (s == ITER_OK && trainer->job != NULL) bits = bits_of(c, values, &saved);
+    s = agree(trainer, s, &bits, path, err);
+    if (s == ITER_OK) {
+        s = put(c, values, &saved, loader, path, err);
+        s = agree(trainer, s, NULL, path, err);
+    }
     iter__safetensors_close(file);
     contents_free(c);
     if (values != NULL) {

@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <iter/ranks.h>
+#include <iter/version.h>
+
 #include "engine/engine_error.h"
 #include "engine/engine_memory.h"
 #include "engine/model.h"
@@ -58,12 +61,21 @@ static uint32_t n_cores(void) {
     return n < 1 ? 1 : (uint32_t)n;
 }
 
+/* If the process may use all cores, and other ranks run here, too, it takes its share. */
+static uint32_t own_cores(void) {
+    iter_ranks told;
+    const uint32_t cores = n_cores();
+    if (iter_ranks_read(&told, NULL) < 0 || told.local_ranks < 2) return cores;
+    if ((long)cores < sysconf(_SC_NPROCESSORS_ONLN)) return cores;
+    return cores > told.local_ranks ? cores / told.local_ranks : 1;
+}
+
 /* One thread per core, minus the loader's workers. */
 static uint32_t default_threads(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     if (iter_loader_stats_read(loader, &stats, NULL) < 0 || stats.n_workers < 0)
         stats.n_workers = 0;
-    const uint32_t cores = n_cores(), workers = (uint32_t)stats.n_workers;
+    const uint32_t cores = own_cores(), workers = (uint32_t)stats.n_workers;
     const uint32_t left = cores > workers ? cores - workers : 1;
     return left < ENGINE_MAX_THREADS ? left : ENGINE_MAX_THREADS;
 }
@@ -90,13 +102,18 @@ static iter_status find_segments(iter_trainer *trainer, const iter_loader *loade
                                  ENGINE_SEGMENTS);
     const iter_desc *desc = &iter_loader_field(loader, i)->desc;
     trainer->segments_field = i;
-    if (desc->dtype == ITER_I32 && desc->n_dims == 2 && desc->dims[0] == net->batch &&
+    if (desc->dtype == ITER_I32 && desc->n_dims == 2 && desc->dims[0] == trainer->batch &&
         desc->dims[1] == net->input.dims[0])
         return ITER_OK;
-    return iter__engine_fail(err, ITER_EINVAL,
-                             "%s: expects i32 [%lld, %lld], as the data has rows and steps, got %s",
-                             ENGINE_SEGMENTS, (long long)net->batch, (long long)net->input.dims[0],
-                             iter_desc_text(desc, text, sizeof(text)));
+    return iter__engine_fail(
+        err, ITER_EINVAL, "%s: expects i32 [%lld, %lld], as the data has rows and steps, got %s",
+        ENGINE_SEGMENTS, (long long)trainer->batch, (long long)net->input.dims[0],
+        iter_desc_text(desc, text, sizeof(text)));
+}
+
+/* Rows of the largest micro-batch. */
+static int64_t leaf_rows(const engine_job *job) {
+    return (job->global_batch + job->n_leaves - 1) / job->n_leaves;
 }
 
 static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, iter_error *err) {
@@ -109,16 +126,22 @@ static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, it
     const iter_batch_field *label = iter_loader_field(loader, trainer->label_field);
     memcpy(trainer->data_name, data->name, sizeof(data->name));
     memcpy(trainer->label_name, label->name, sizeof(label->name));
-    ENGINE_TRY(iter__net_plan(trainer->model, &data->desc, &label->desc, trainer->seed,
-                              &trainer->net, err));
+    iter_desc data_desc = data->desc, label_desc = label->desc;
+    trainer->batch = label_desc.dims[0];
+    if (trainer->job)
+        data_desc.dims[iter__net_batch_dim(&data_desc)] = label_desc.dims[0] =
+            leaf_rows(trainer->job);
+    ENGINE_TRY(
+        iter__net_plan(trainer->model, &data_desc, &label_desc, trainer->seed, &trainer->net, err));
     return trainer->net.segments ? find_segments(trainer, loader, err) : ITER_OK;
 }
 
 static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {
     const engine_net *net = &trainer->net;
-    const size_t rows = (size_t)net->batch, label_bytes = iter_desc_bytes(&net->label);
+    const size_t rows = (size_t)trainer->batch, label_bytes = iter_desc_bytes(&net->label);
     /* checked by the net */
-    const size_t n_outputs = trainer->ops->real == ITER_F64 ? rows * (size_t)net->n_outputs : 0;
+    const size_t n_outputs =
+        trainer->ops->real == ITER_F64 ? (size_t)(net->batch * net->n_outputs) : 0;
     trainer->counts = iter__engine_alloc(rows, 1);
     trainer->blank_label = iter__engine_alloc(label_bytes, 1);
     if (n_outputs) trainer->outputs = iter__engine_alloc(n_outputs, sizeof(double));
@@ -256,6 +279,9 @@ static iter_status write_plan_text(iter_trainer *trainer, iter_error *err) {
     put(&text, "%llu weights, %s; %s, %u thread%s, %llu bytes\n",
         (unsigned long long)info.n_weights, line, info.backend, info.threads,
         info.threads == 1 ? "" : "s", (unsigned long long)info.n_bytes);
+    if (trainer->job)
+        put(&text, "rank %u of %u; gradients are sums over %u micro-batches of at most %lld rows\n",
+            info.rank, info.ranks, info.micro_batches, (long long)net->batch);
     return ITER_OK;
 }
 
@@ -283,6 +309,10 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     if (of_input && !trainer->keep_input_gradient)
         return iter__engine_fail(err, ITER_EINVAL,
                                  "trainer: keep_input_gradient was not asked for");
+    if (gradient && trainer->job)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "trainer: gradients of several ranks or micro-batches cannot be "
+                                 "read");
     if (gradient && !trainer->has_gradient)
         return iter__engine_fail(err, ITER_ESTATE, "trainer: no step has been taken yet");
     const int64_t n =
@@ -292,6 +322,76 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     return iter__engine_fail(
         err, ITER_EINVAL, "trainer: %s: expected %zu bytes, got %zu",
         of_input ? "the gradient of the input" : net->params[param].public.name, wanted, bytes);
+}
+
+/* ---- Several ranks --------------------------------------------------------------------------- */
+
+static iter_status make_job(iter_trainer *trainer, const iter_loader *loader,
+                            iter_communicator *comm, iter_error *err) {
+    const iter_loader_share share = iter_loader_share_of(loader);
+    const uint32_t ranks = iter_communicator_ranks(comm), rank = iter_communicator_rank(comm);
+    if (comm && (share.ranks != ranks || share.rank != rank))
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "the loader is rank %u of %u, the communicator's rank is %u of %u",
+                                 share.rank, share.ranks, rank, ranks);
+    if (ranks == 1 && share.micro_batches < 2) return ITER_OK;
+    if (!comm && share.ranks > 1) return ITER_OK; /* it trains alone, on its share */
+    return iter__job_create(comm, share.micro_batches, share.global_batch, &trainer->job, err);
+}
+
+static iter_status make_sums(iter_trainer *trainer, iter_error *err) {
+    engine_job *job = trainer->job;
+    engine_gradient shapes[ENGINE_MAX_PARAMS];
+    if (!trainer->ops->gradients)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "backend %s: cannot train with several ranks or micro-batches yet",
+                                 trainer->ops->name);
+    if (trainer->keep_input_gradient)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "keep_input_gradient: not with several ranks or micro-batches");
+    const int32_t n = trainer->ops->gradients(trainer->state, shapes);
+    return iter__sums_create(job->comm, job->n_leaves, trainer->ops->real, shapes, n, &job->sums,
+                             err);
+}
+
+/* What ranks must have in common. */
+static iter_status compare_ranks(iter_trainer *trainer, iter_loader *loader, iter_error *err) {
+    engine_claim claims[ENGINE_MAX_CLAIMS];
+    const iter_trainer_info info = iter_trainer_describe(trainer);
+    char text[2 * TEXT_MAX];
+    int32_t n = 0;
+    iter__claim(&claims[n++], "version", ITER_VERSION_STRING);
+    iter__claim(&claims[n++], "backend", info.backend);
+    iter__claim(&claims[n++], "model", iter_model_text(trainer->model));
+    iter__optimizer_text(&trainer->optimizer, text, sizeof(text));
+    iter__claim(&claims[n++], "optimizer", text);
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)trainer->seed);
+    iter__claim(&claims[n++], "seed", text);
+    snprintf(text, sizeof(text), "%u", trainer->threads);
+    iter__claim(&claims[n++], "number of threads", text);
+    snprintf(text, sizeof(text), "%u, global batch %lld", trainer->job->n_leaves,
+             (long long)trainer->job->global_batch);
+    iter__claim(&claims[n++], "number of micro-batches", text);
+    iter__claim(&claims[n++], "form of data",
+                iter_desc_text(&trainer->net.data, text, sizeof(text)));
+    iter__claim(&claims[n++], "form of labels",
+                iter_desc_text(&trainer->net.label, text, sizeof(text)));
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)iter_loader_n_batches(loader));
+    iter__claim(&claims[n++], "number of batches", text);
+    return iter__job_compare(trainer->job, claims, n, err);
+}
+
+/* The last part of create(). Even a rank that failed comes here, because the others wait. */
+static iter_status join_job(iter_trainer *trainer, iter_loader *loader, iter_status status,
+                            iter_error *err) {
+    iter_error own = {ITER_OK, ""};
+    if (!trainer->job) return status;
+    if (status < 0 && err) own = *err;
+    if (status >= 0) status = make_sums(trainer, &own);
+    status = iter__job_agree(trainer->job, status, NULL, "", &own);
+    if (status >= 0) status = compare_ranks(trainer, loader, &own);
+    if (status < 0 && err) *err = own;
+    return status;
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */
@@ -314,7 +414,8 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
     trainer->seed = opt.seed;
     trainer->threads = opt.threads ? opt.threads : default_threads(loader);
     trainer->keep_input_gradient = opt.keep_input_gradient != 0;
-    iter_status status = iter__backend_find(opt.backend, &trainer->ops, err);
+    iter_status status = make_job(trainer, loader, opt.communicator, err);
+    if (status >= 0) status = iter__backend_find(opt.backend, &trainer->ops, err);
     if (status >= 0) status = check_device_options(&opt, trainer->ops, err);
     if (status >= 0) status = iter__optimizer_parse(opt.optimizer, &trainer->optimizer, err);
     if (status >= 0) {
@@ -326,6 +427,7 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
     if (status >= 0) status = make_buffers(trainer, err);
     if (status >= 0) status = make_backend(trainer, &opt, err);
     if (status >= 0) status = make_weights(trainer, err);
+    status = join_job(trainer, loader, status, err);
     if (status >= 0) status = write_plan_text(trainer, err);
     if (status < 0) {
         iter_trainer_destroy(trainer);
@@ -337,6 +439,7 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
 
 void iter_trainer_destroy(iter_trainer *trainer) {
     if (!trainer) return;
+    iter__job_destroy(trainer->job);
     if (trainer->state) trainer->ops->destroy(trainer->state);
     iter__engine_free(trainer->state);
     iter__engine_free(trainer->counts);
@@ -394,7 +497,17 @@ iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
         .convert_seconds = of.convert_seconds,
         .n_graph_runs = of.n_graph_runs,
         .n_call_runs = of.n_call_runs,
+        .ranks = 1,
+        .micro_batches = 1,
+        .communicate_seconds = trainer->job_seconds,
     };
+    const engine_job *job = trainer->job;
+    if (job) {
+        info.n_bytes += iter__job_bytes(job);
+        info.rank = job->comm->rank;
+        info.ranks = job->comm->ranks;
+        info.micro_batches = job->n_leaves;
+    }
     snprintf(info.backend, sizeof(info.backend), "%s%s%.60s", trainer->ops->name,
              of.text[0] ? ": " : "", of.text);
     memcpy(info.convert_text, of.convert_text, sizeof(info.convert_text));

@@ -3,6 +3,7 @@
 #define ENGINE_TRAINER_H
 
 #include "engine/backend.h"
+#include "engine/ranks/job.h"
 
 #define ENGINE_SEGMENTS "segments" /* the field's name */
 
@@ -21,6 +22,11 @@ struct iter_trainer {
     const engine_backend_ops *ops;
     void *state; /* the backend's */
     uint32_t threads;
+    int64_t batch; /* rows of a full batch of the loader: the net's, unless there is a job */
+    /* If there are several ranks or micro-batches; the net's batch is then a micro-batch. Else
+     * NULL. */
+    engine_job *job;
+    double job_seconds; /* spent in turns and sums */
     uint64_t seed;
     uint64_t n_steps;  /* steps since the weights were made; checkpoints restore it */
     bool has_gradient; /* a training step has run since create or load */
@@ -28,7 +34,7 @@ struct iter_trainer {
     /* The loader's fields. A batch is searched for them by name, then by position. */
     char data_name[ITER_NAME_MAX], label_name[ITER_NAME_MAX];
     int32_t data_field, label_field, segments_field;
-    uint8_t *counts;   /* [net.batch] */
+    uint8_t *counts;   /* [batch] */
     void *blank_label; /* one full batch of zeros: predict() needs no labels */
     /* f64 [net.batch, net.n_outputs] if the backend's `real` is f64, because predict() returns f32;
      * else NULL. */

@@ -62,10 +62,12 @@ static const iter_tensor *find_tensor(const iter_batch *batch, const char *name,
     return tensor ? tensor : iter_batch_tensor(batch, field);
 }
 
-/* Same shape as planned, or fewer rows. */
-static iter_status check_shape(const iter_desc *got, const iter_desc *planned, const char *what,
-                               iter_error *err) {
-    const int32_t rows = iter__net_batch_dim(planned);
+/* Same shape as planned, with at most n_rows rows. */
+static iter_status check_shape(const iter_desc *got, const iter_desc *plan, int64_t n_rows,
+                               const char *what, iter_error *err) {
+    const int32_t rows = iter__net_batch_dim(plan);
+    iter_desc whole = *plan, *planned = &whole;
+    whole.dims[rows] = n_rows;
     bool same = got->dtype == planned->dtype && got->n_dims == planned->n_dims &&
                 strcmp(got->layout, planned->layout) == 0;
     for (int32_t i = 0; same && i < got->n_dims; i++)
@@ -205,7 +207,7 @@ static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, ch
     out->far_data = out->is_far ? *far : *data;
     iter__net_view_data(&out->data);
     iter__net_view_data(&out->far_data);
-    ENGINE_TRY(check_shape(&out->far_data.desc, &net->data, "data", err));
+    ENGINE_TRY(check_shape(&out->far_data.desc, &net->data, trainer->batch, "data", err));
     out->batch.n_rows = out->far_data.desc.dims[iter__net_batch_dim(&net->data)];
     if (out->batch.n_rows != (int64_t)out->info.n_rows)
         return iter__engine_fail(err, ITER_EINVAL,
@@ -230,7 +232,7 @@ static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, b
     out->far_label = out->is_far ? *far : *label;
     iter__net_view_label(loss, &out->label);
     iter__net_view_label(loss, &out->far_label);
-    ENGINE_TRY(check_shape(&out->far_label.desc, &net->label, "label", err));
+    ENGINE_TRY(check_shape(&out->far_label.desc, &net->label, trainer->batch, "label", err));
     if (out->far_label.desc.dims[0] != out->batch.n_rows)
         return iter__engine_fail(err, ITER_EINVAL, "label: %" PRId64 " rows, the data has %" PRId64,
                                  out->far_label.desc.dims[0], out->batch.n_rows);
@@ -313,7 +315,7 @@ static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
     if (!c->batch.label) c->batch.label = c->is_far ? &c->far_label : &c->label;
     /* so that the backend waits for it */
     if (c->is_far) c->batch.source = (iter_batch *)(uintptr_t)c->source;
-    c->batch.counts = trainer->counts;
+    if (!c->batch.counts) c->batch.counts = trainer->counts;
     if (trainer->net.segments) c->batch.segments = &c->segments;
     c->batch.step = trainer->n_steps;
     c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
@@ -431,10 +433,137 @@ static void remember(iter_trainer *trainer, const checked_batch *c, bool trainin
            (size_t)c->batch.n_rows * sizeof(uint64_t));
 }
 
+/* ---- Several ranks or micro-batches ---------------------------------------------------------- */
+
+static void narrow(iter_tensor *tensor, int32_t dim, int64_t first, int64_t n) {
+    if (!tensor->data) return;
+    tensor->data = (char *)tensor->data +
+                   first * tensor->strides[dim] * (int64_t)iter_dtype_bytes(tensor->desc.dtype);
+    tensor->desc.dims[dim] = n;
+}
+
+/* Rows [first, first + n) of a checked batch, at their place in the global batch. */
+static checked_batch part_of(const iter_trainer *trainer, const checked_batch *c, int64_t first,
+                             int64_t n) {
+    checked_batch part = *c;
+    narrow(&part.data, iter__net_batch_dim(&part.data.desc), first, n);
+    narrow(&part.label, 0, first, n);
+    narrow(&part.segments, 0, first, n);
+    part.batch.n_rows = n;
+    part.batch.counts = trainer->counts + first;
+    part.batch.first_row = (int64_t)c->info.first_row + first;
+    return part;
+}
+
+/* Rows of the job's global batches that count if all do; gradients are first divided by these. */
+static int64_t planned_rows(const iter_trainer *trainer) {
+    return trainer->job->global_batch * trainer->net.n_targets;
+}
+
+/* Runs a micro-batch; its gradient joins the sums. */
+static iter_status run_leaf(iter_trainer *trainer, const checked_batch *c, int64_t first, int64_t n,
+                            bool training, engine_leaf *out, iter_error *err) {
+    engine_gradient gradients[ENGINE_MAX_PARAMS];
+    engine_outcome outcome = {0};
+    checked_batch part = part_of(trainer, c, first, n);
+    *out = (engine_leaf){0};
+    if (n == 0) {
+        if (training) iter__sums_add(trainer->job->sums, NULL);
+        return ITER_OK;
+    }
+    part.batch.n_counted = planned_rows(trainer);
+    ENGINE_TRY(
+        run(trainer, &part, training ? ENGINE_RUN_GRADIENT : ENGINE_RUN_FORWARD, &outcome, err));
+    if (!isfinite(outcome.loss_sum)) {
+        const engine_pending note = note_of(trainer, c, training);
+        char hint[160];
+        find_hint(c, "Data and labels are finite, so a lower lr may help", hint);
+        return fail_not_finite(&note, iter_batch_index(c->source), loss_text(outcome.loss_sum),
+                               hint, err);
+    }
+    *out = (engine_leaf){.loss = outcome.loss_sum, .n_correct = outcome.n_correct};
+    if (!training) return ITER_OK;
+    trainer->ops->gradients(trainer->state, gradients);
+    iter__sums_add(trainer->job->sums, gradients);
+    return ITER_OK;
+}
+
+static iter_status run_leaves(iter_trainer *trainer, const checked_batch *c, bool training,
+                              iter_error *err) {
+    engine_job *job = trainer->job;
+    const int64_t m = c->info.global_rows, begin = c->info.first_row;
+    if (begin != iter__job_row(job, job->first, m) ||
+        begin + c->batch.n_rows != iter__job_row(job, job->first + job->n_own, m) ||
+        m > job->global_batch)
+        return iter__engine_fail(
+            err, ITER_EINVAL,
+            "the batch has rows %" PRId64 " to %" PRId64 " of %" PRId64
+            ", which are not this rank's of %u micro-batches: its loader needs "
+            "the same ranks, global_batch and micro_batches as the trainer's",
+            begin, begin + c->batch.n_rows, m, job->n_leaves);
+    iter__sums_begin(job->sums);
+    for (uint32_t i = 0; i < job->n_own; i++) {
+        const int64_t from = iter__job_row(job, job->first + i, m);
+        const int64_t to = iter__job_row(job, job->first + i + 1, m);
+        ENGINE_TRY(run_leaf(trainer, c, from - begin, to - from, training, &job->own[i], err));
+    }
+    job->own[0].n_counted = c->batch.n_counted; /* only their sum is of interest */
+    return ITER_OK;
+}
+
+/* The update with the gradient of all ranks. */
+static iter_status update_all(iter_trainer *trainer, const checked_batch *c, iter_error *err) {
+    engine_gradient sums[ENGINE_MAX_PARAMS];
+    engine_job *job = trainer->job;
+    const double factor = (double)planned_rows(trainer) / (double)job->total.n_counted;
+    const engine_batch batch = {.step = trainer->n_steps,
+                                .lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch)};
+    ENGINE_TRY(iter__sums_finish(job->sums, factor, sums, err));
+    trainer->ops->update(trainer->state, sums, &batch);
+    trainer->n_steps++;
+    return ITER_OK;
+}
+
+/* As run_batch(), with all ranks. */
+static iter_status run_in_job(iter_trainer *trainer, const iter_batch *batch, bool training,
+                              iter_result *sum, iter_error *err) {
+    engine_job *job = trainer->job;
+    checked_batch checked;
+    iter_error own = {ITER_OK, ""};
+    iter_status status = check_batch(trainer, batch, training, &checked, &own);
+    const engine_pending note = note_of(trainer, &checked, training);
+    if (status >= 0) status = run_leaves(trainer, &checked, training, &own);
+    if (status < 0) status = fail_step(&note, status, &own);
+    const double begin = seconds_now();
+    status = iter__job_turn(job, training ? ENGINE_TURN_STEP : ENGINE_TURN_TEST, status, &own);
+    if (status >= 0 && training && job->total.n_counted > 0)
+        status = update_all(trainer, &checked, &own);
+    trainer->job_seconds += seconds_now() - begin;
+    if (status < 0) {
+        if (err) *err = own;
+        return status;
+    }
+    sum->n_steps++;
+    sum->loss += job->total.loss;
+    sum->n_correct += (uint64_t)job->total.n_correct;
+    sum->n_rows += (uint64_t)job->total.n_counted;
+    return ITER_OK;
+}
+
+/* The loader has no batch, or failed: tells the other ranks, and learns whether they agree. */
+static iter_status end_in_job(iter_trainer *trainer, iter_status status, iter_error *err) {
+    iter_error own = {ITER_OK, ""};
+    if (status < 0 && err) own = *err;
+    const iter_status turn = iter__job_turn(trainer->job, ENGINE_TURN_END, status, &own);
+    if (turn < 0 && err) *err = own;
+    return turn < 0 ? turn : status;
+}
+
 /* Runs one batch and adds its outcome to *sum, whose loss is a sum until the end. `waits`: collect
  * before returning. */
 static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
                              bool waits, iter_result *sum, iter_error *err) {
+    if (trainer->job) return run_in_job(trainer, batch, training, sum, err);
     checked_batch checked;
     engine_outcome outcome = {0};
     iter_status status = check_batch(trainer, batch, training, &checked, err);
@@ -519,12 +648,15 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
         const double asked = seconds_now();
         status = iter_loader_next(loader, &batch, err);
         sum.wait_seconds += seconds_now() - asked;
+        if (status != ITER_OK && trainer->job) status = end_in_job(trainer, status, err);
         if (status != ITER_OK) break;
         status = run_batch(trainer, batch, training, false, &sum, err);
         iter_batch_unref(batch);
         if (status < 0 || !progress) continue;
         const iter_result so_far = result_of(&sum, begin);
-        if (!progress(user, &so_far)) status = ITER_AGAIN;
+        bool goes_on = progress(user, &so_far);
+        if (trainer->job) status = iter__job_go_on(trainer->job, goes_on, &goes_on, err);
+        if (status >= 0 && !goes_on) status = ITER_AGAIN;
     }
     status = settle_last(trainer, status, &sum, err);
     trainer->runs--;
@@ -563,6 +695,24 @@ static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outco
                            find_hint(c, hint_of_finite, hint), err);
 }
 
+/* The outputs of rows [first, first + n), dense. */
+static iter_status predict_rows(iter_trainer *trainer, const checked_batch *c, int64_t first,
+                                int64_t n, float *out, iter_error *err) {
+    engine_outcome outcome; /* for labels that are all 0; finite if the outputs are */
+    checked_batch rows = *c;
+    const bool wide = trainer->ops->real == ITER_F64;
+    if (n < c->batch.n_rows) rows = part_of(trainer, c, first, n);
+    rows.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);
+    rows.label.desc.dims[0] = n;
+    memset(trainer->counts + first, 1, (size_t)n);
+    rows.batch.n_counted = n * trainer->net.n_targets;
+    ENGINE_TRY(predict(trainer, &rows, &outcome, err));
+    ENGINE_TRY(trainer->ops->outputs(trainer->state, n, wide ? trainer->outputs : out, err));
+    for (int64_t i = 0; wide && i < n * trainer->net.n_outputs; i++)
+        out[i] = (float)((const double *)trainer->outputs)[i];
+    return ITER_OK;
+}
+
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status iter_trainer_step(iter_trainer *trainer, const iter_batch *batch, iter_result *out,
@@ -595,7 +745,6 @@ iter_status iter_trainer_test(iter_trainer *trainer, const iter_batch *batch, it
 iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch, float *out,
                                  size_t capacity, iter_error *err) {
     checked_batch c;
-    engine_outcome outcome; /* for labels that are all 0; finite if the outputs are */
     if (!trainer || !batch || !out)
         return iter__engine_fail(err, ITER_EINVAL, "trainer, batch or out is NULL");
     ENGINE_TRY(iter__trainer_settle(trainer, err));
@@ -606,19 +755,14 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
         return iter__engine_fail(err, ITER_EINVAL,
                                  "predict: %" PRId64 " floats come out, but capacity is %zu", n,
                                  capacity);
-    if (n_rows == 0) return ITER_OK;
-    c.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);
-    c.label.desc.dims[0] = n_rows;
-    memset(trainer->counts, 1, (size_t)n_rows);
-    c.batch.n_counted = n_rows * trainer->net.n_targets;
-    status = predict(trainer, &c, &outcome, err);
-    const bool wide = trainer->ops->real == ITER_F64;
-    if (status >= 0)
-        status = trainer->ops->outputs(trainer->state, n_rows, wide ? trainer->outputs : out, err);
-    if (status < 0) return iter__engine_fail_in(err, status, "predict");
-    for (int64_t i = 0; wide && i < n; i++)
-        out[i] = (float)((const double *)trainer->outputs)[i];
-    return ITER_OK;
+    /* In a job the net's batch is smaller than the loader's. */
+    for (int64_t first = 0; status >= 0 && first < n_rows; first += trainer->net.batch) {
+        const int64_t left = n_rows - first;
+        status =
+            predict_rows(trainer, &c, first, left < trainer->net.batch ? left : trainer->net.batch,
+                         out + first * trainer->net.n_outputs, err);
+    }
+    return status < 0 ? iter__engine_fail_in(err, status, "predict") : ITER_OK;
 }
 
 iter_status iter_trainer_epoch(iter_trainer *trainer, iter_loader *loader,

@@ -28,6 +28,7 @@ ITER_BEGIN_DECLS
 
 typedef struct iter_model iter_model;
 typedef struct iter_trainer iter_trainer;
+typedef struct iter_communicator iter_communicator;
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
@@ -216,10 +217,13 @@ typedef struct iter_trainer_options {
      * the same algorithms. The file need not exist; a new one replaces it as a whole. It adds the
      * errors EIO and EFORMAT. NULL = no file. Borrowed for the call. */
     const char *algorithms_file;
+    /* Trains with the other ranks of the communicator, which must outlive the trainer; NULL =
+     * alone. See "Several ranks". */
+    iter_communicator *communicator;
 } iter_trainer_options;
 
 #define ITER_TRAINER_OPTIONS_INIT \
-    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Plans the model for the batches of a loader, initialises the weights, and allocates all memory
@@ -240,6 +244,73 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_create(iter_model *model, iter_
                                                         const iter_trainer_options *options,
                                                         iter_trainer **out, iter_error *err);
 ITER_API void iter_trainer_destroy(iter_trainer *trainer);
+
+/* ---- Several ranks --------------------------------------------------------------------------- */
+
+/*
+ * Data-parallel training: each rank, a process, takes its share of every global batch, and all of
+ * them take the same steps with the sum of their gradients. Ranks are those of the loader:
+ *
+ *     iter_communicator *comm;
+ *     iter_communicator_open(NULL, 0, &comm, &err);      // what mpirun or srun says
+ *     opt.rank = iter_communicator_rank(comm);           // loader options
+ *     opt.ranks = iter_communicator_ranks(comm);
+ *     opt.global_batch = 64; opt.micro_batches = 4;
+ *     trainer_options.communicator = comm;
+ *
+ * A global batch consists of the loader's `micro_batches` parts (0 = one for each rank). Gradients
+ * are summed over these in a fixed order, so any number of ranks gives the same losses and weights,
+ * bit for bit, as long as micro_batches, the global batch and the threads of a rank are the same.
+ * One rank with micro_batches computes like several. Dropout does not depend on ranks either.
+ *
+ * All ranks must then make the same calls in the same order: iter_trainer_create(), _step(),
+ * _test(), _epoch(), _evaluate(), _save(), _load(). If a call fails on one rank, it fails on all,
+ * with the number of the first rank that failed and its message. Results cover all ranks. A rank
+ * that differs from rank 0 in program, model, options, data or seed is refused when the trainer is
+ * created. iter_trainer_save() writes on rank 0 alone; with iter_trainer_load() all ranks must have
+ * read the same bytes. The cpu and reference backends can; gradients cannot be read then.
+ */
+
+/**
+ * Opens a communicator.
+ *
+ *   kind       "mpi", "none", or NULL = mpi if iter_ranks_read() finds several ranks, else none.
+ *              MPI is a module, libiter_mpi.so, opened at run time: beside the library, or where
+ *              the environment variable ITER_MPI_MODULE says.
+ *   timeout_s  how long a call waits for the other ranks, in seconds; 0 = 300
+ *
+ * Ownership  *out belongs to the caller; NULL on failure.
+ * Errors     EINVAL (unknown kind, or MPI and the launcher's variables say different ranks),
+ *            EUNSUPPORTED (no module, no MPI), EIO (MPI failed), ENOMEM, those of
+ *            iter_ranks_read().
+ * Threads    any. Afterwards one thread at a time.
+ */
+ITER_API ITER_NODISCARD iter_status iter_communicator_open(const char *kind, uint32_t timeout_s,
+                                                           iter_communicator **out,
+                                                           iter_error *err);
+/** Ends MPI if this began it: all ranks should come here, or to iter_communicator_abort(). */
+ITER_API void iter_communicator_close(iter_communicator *comm);
+/** This process's number, from 0, and how many there are. NULL = 0 of 1. */
+ITER_API uint32_t iter_communicator_rank(const iter_communicator *comm);
+ITER_API uint32_t iter_communicator_ranks(const iter_communicator *comm);
+
+/**
+ * Every rank gets the bytes of all: for what a program wants to tell its other ranks, and to wait
+ * for them.
+ *
+ *   mine  [bytes], the same number on all ranks
+ *   all   [ranks, bytes]
+ *
+ * Errors  ETIMEDOUT (names the ranks from which nothing came, if it can), EIO, ENOMEM. After one,
+ *         only _abort() and _close() are legal.
+ */
+ITER_API ITER_NODISCARD iter_status iter_communicator_gather(iter_communicator *comm,
+                                                             const void *mine, size_t bytes,
+                                                             void *all, iter_error *err);
+/** Ends all ranks' processes: for a rank that cannot go on. Does nothing if there is only one. */
+ITER_API void iter_communicator_abort(iter_communicator *comm);
+
+/* ---- Training -------------------------------------------------------------------------------- */
 
 /** The layout of data that the first layer of the model reads without a conversion on that backend
  * (NULL = the default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for
@@ -392,6 +463,17 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_save(iter_trainer *trainer, ite
 ITER_API ITER_NODISCARD iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader,
                                                       const char *path, iter_error *err);
 
+/** What a checkpoint says about the run that saved it. */
+typedef struct iter_checkpoint_info {
+    uint64_t n_steps, seed;
+    uint32_t micro_batches; /* of the job; 1 = a trainer alone */
+} iter_checkpoint_info;
+
+/** Reads it without a trainer: to create one with the same micro_batches. Errors: EIO, EFORMAT. */
+ITER_API ITER_NODISCARD iter_status iter_checkpoint_read(const char *path,
+                                                         iter_checkpoint_info *out,
+                                                         iter_error *err);
+
 /* ---- Description ----------------------------------------------------------------------------- */
 
 typedef struct iter_trainer_info {
@@ -410,6 +492,10 @@ typedef struct iter_trainer_info {
      * The second are the first batch of a kind, short batches, and batches at more addresses than
      * there are graphs (96). */
     uint64_t n_graph_runs, n_call_runs;
+    /* Of the job: this rank of how many, the parts of a global batch, and how long this rank has
+     * waited for others and summed gradients. 0, 1, 1, 0 for a trainer alone. */
+    uint32_t rank, ranks, micro_batches;
+    double communicate_seconds;
 } iter_trainer_info;
 
 /** Describes the trainer and what it has done so far. */

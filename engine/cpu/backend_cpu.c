@@ -160,6 +160,49 @@ static iter_status cpu_run_batch(void *state, const engine_batch *batch, engine_
     return status;
 }
 
+static int32_t cpu_gradients(void *state, engine_gradient *out) {
+    const cpu_plan *plan = state;
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_nodes; i++) {
+        cpu_node *node = plan->nodes[i];
+        for (int32_t p = 0; p < node->n_params; p++, n++)
+            if (node->ops->describe)
+                node->ops->describe(node, p, &out[n]);
+            else
+                out[n] = (engine_gradient){.n = node->params[p].n_elements,
+                                           .values = node->params[p].gradient};
+    }
+    return n;
+}
+
+/* The nodes' own gradients give way to the sums for as long as the update takes. */
+static void cpu_update_from(void *state, const engine_gradient *sums, const engine_batch *batch) {
+    cpu_plan *plan = state;
+    const cpu_run run = {batch, ENGINE_RUN_TRAIN, NULL};
+    float *own[ENGINE_MAX_PARAMS];
+    cpu_team team;
+    iter__cpu_team_begin(&team, plan->shared.threads);
+    for (int32_t i = 0, n = 0; i < plan->n_nodes; i++) {
+        cpu_node *node = plan->nodes[i];
+        for (int32_t p = 0; p < node->n_params; p++, n++) {
+            own[n] = node->params[p].gradient;
+            if (node->ops->replace)
+                node->ops->replace(node, p, &sums[n]);
+            else
+                node->params[p].gradient = (float *)(uintptr_t)sums[n].values;
+        }
+    }
+    update(plan, &run);
+    for (int32_t i = 0, n = 0; i < plan->n_nodes; i++) {
+        cpu_node *node = plan->nodes[i];
+        for (int32_t p = 0; p < node->n_params; p++, n++) {
+            if (node->ops->replace) node->ops->replace(node, p, NULL);
+            node->params[p].gradient = own[n];
+        }
+    }
+    iter__cpu_team_end(&team);
+}
+
 /* The node that has the parameter; *which is the parameter's index there. */
 static cpu_node *find_param(cpu_plan *plan, int32_t param, int32_t *which) {
     for (int32_t i = 0; i < plan->n_nodes; i++)
@@ -278,4 +321,6 @@ const engine_backend_ops iter__backend_cpu = {
     .outputs = cpu_outputs,
     .describe = cpu_describe,
     .layer_text = cpu_layer_text,
+    .gradients = cpu_gradients,
+    .update = cpu_update_from,
 };

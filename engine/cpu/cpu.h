@@ -87,6 +87,10 @@ typedef struct cpu_node_ops {
     bool (*sound)(const cpu_node *node);
     /* NULL = the optimiser's dense pass over every parameter. */
     void (*update)(cpu_node *node, const cpu_run *run);
+    /* Describes the gradient of a parameter, or makes the next update use that one instead of the
+     * node's own; sum = NULL: gives it up. NULL = dense, in the parameter's own form. */
+    void (*describe)(cpu_node *node, int32_t param, engine_gradient *out);
+    void (*replace)(cpu_node *node, int32_t param, const engine_gradient *sum);
     /* Converts between memory and the canonical form; NULL = they are the same. */
     iter_status (*convert)(cpu_node *node, int32_t param, iter_value value, cpu_way way,
                            void *canonical, iter_error *err);

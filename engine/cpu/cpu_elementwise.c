@@ -45,6 +45,7 @@ typedef struct work {
     float *to;
     bool back, mask, relu;
     uint64_t step;
+    int64_t first_row;
 } work;
 
 static uint32_t team(const elementwise *e) {
@@ -239,7 +240,7 @@ static void drop_part(void *user, uint32_t t, uint32_t threads) {
         const int64_t row = s->steps ? i % rows : i / s->per_row;
         const int64_t k = s->steps ? i / rows : i % s->per_row, first = k * s->first_step;
         const int64_t at = i * (row_floats / s->per_row);
-        draw.row = (uint32_t)row;
+        draw.row = (uint32_t)(w->first_row + row);
         if (s->planes)
             drop_planes(w, &draw, first, k, row * row_floats);
         else if (first % ONE_BLOCK != 0)
@@ -262,7 +263,8 @@ static iter_status forward(cpu_node *node, const cpu_run *run, iter_error *err) 
               .x = node->in->values,
               .to = node->out->values,
               .relu = e->kind == ENGINE_RELU,
-              .step = run->batch->step};
+              .step = run->batch->step,
+              .first_row = run->batch->first_row};
     if (e->drops && run->what != ENGINE_RUN_FORWARD)
         iter__cpu_parallel(team(e), drop_part, &w);
     else if (e->kind != ENGINE_DROPOUT || w.x != w.to)
@@ -278,7 +280,8 @@ static iter_status backward(cpu_node *node, const cpu_run *run, iter_error *err)
               .x = node->out->gradient,
               .y = node->out->values,
               .to = node->in->gradient,
-              .step = run->batch->step};
+              .step = run->batch->step,
+              .first_row = run->batch->first_row};
     if (!w.to) return ITER_OK;
     iter__cpu_parallel(team(e), e->kind == ENGINE_DROPOUT ? drop_part : backward_part, &w);
     return ITER_OK;

@@ -114,6 +114,36 @@ static void table_update(table *t, cpu_node *node, const cpu_run *run) {
     iter__cpu_rows_step(&t->rows, &update, t->ids, t->n, t->gradient, t->ld);
 }
 
+static void table_describe(const table *t, cpu_node *node, engine_gradient *out) {
+    const cpu_param *param = &node->params[0];
+    if (t->dense) {
+        *out = (engine_gradient){.n = param->n_elements, .values = param->gradient};
+        return;
+    }
+    *out = (engine_gradient){.values = t->gradient,
+                             .ids = t->ids,
+                             .n_rows = t->ids ? t->n : 0,
+                             .units = t->rows.units,
+                             .ld = t->ld,
+                             .table_rows = t->rows.n_rows,
+                             .most = node->shared->net->batch * iter__node_layer(node)->in.dims[0]};
+}
+
+/* Rows that only other runs have read must be brought up to date, too. */
+static void table_replace(table *t, cpu_node *node, const engine_gradient *sum) {
+    t->ids = NULL;
+    if (!sum) return;
+    if (t->dense) {
+        node->params[0].gradient = (float *)(uintptr_t)sum->values;
+        return;
+    }
+    t->ids = sum->ids;
+    t->n = sum->n_rows;
+    t->gradient = sum->values;
+    t->ld = sum->ld;
+    iter__cpu_rows_fetch(&t->rows, t->ids, t->n);
+}
+
 static void table_convert(table *t, cpu_param *param, iter_value value, cpu_way way,
                           void *canonical) {
     const int64_t units = t->rows.units;
@@ -169,6 +199,16 @@ static iter_status embedding_convert(cpu_node *node, int32_t param, iter_value v
     return ITER_OK;
 }
 
+static void embedding_describe(cpu_node *node, int32_t param, engine_gradient *out) {
+    (void)param;
+    table_describe(&((embedding_node *)node)->table, node, out);
+}
+
+static void embedding_replace(cpu_node *node, int32_t param, const engine_gradient *sum) {
+    (void)param;
+    table_replace(&((embedding_node *)node)->table, node, sum);
+}
+
 static void embedding_text(const cpu_node *node, int32_t layer, char *out, size_t capacity) {
     (void)layer;
     snprintf(out, capacity, "%s, rows as they are read", node->shared->kernels->name);
@@ -183,6 +223,8 @@ static const cpu_node_ops embedding_ops = {
     .forward = embedding_forward,
     .backward = embedding_backward,
     .update = embedding_update,
+    .describe = embedding_describe,
+    .replace = embedding_replace,
     .convert = embedding_convert,
     .text = embedding_text,
     .close = embedding_close,
@@ -296,6 +338,23 @@ static iter_status gru_convert(cpu_node *node, int32_t param, iter_value value, 
     return ITER_OK;
 }
 
+static void gru_describe(cpu_node *node, int32_t param, engine_gradient *out) {
+    gru_node *g = (gru_node *)node;
+    const cpu_param *p = &node->params[param];
+    if (g->has_table && param == 0)
+        table_describe(&g->table, node, out);
+    else
+        *out = (engine_gradient){.n = p->n_elements, .values = p->gradient};
+}
+
+static void gru_replace(cpu_node *node, int32_t param, const engine_gradient *sum) {
+    gru_node *g = (gru_node *)node;
+    if (g->has_table && param == 0)
+        table_replace(&g->table, node, sum);
+    else if (sum)
+        node->params[param].gradient = (float *)(uintptr_t)sum->values;
+}
+
 static void gru_text(const cpu_node *node, int32_t layer, char *out, size_t capacity) {
     const gru_node *g = (const gru_node *)node;
     const engine_layer *that = &node->shared->net->layers[layer];
@@ -317,6 +376,8 @@ static const cpu_node_ops gru_ops = {
     .forward = gru_forward,
     .backward = gru_backward,
     .update = gru_update,
+    .describe = gru_describe,
+    .replace = gru_replace,
     .convert = gru_convert,
     .text = gru_text,
     .close = gru_close,

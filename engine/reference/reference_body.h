@@ -255,6 +255,7 @@ static layer_work work_of(const reference_state *s, int32_t i, const engine_batc
                        .d_in = s->d_values[i],
                        .kept = s->kept[i],
                        .sums = s->sums,
+                       .first_row = batch->first_row,
                        .step = batch->step,
                        .training = what != ENGINE_RUN_FORWARD};
     if (layer->kind == ENGINE_GRU && layer->options.gru.segments) work.segments = s->segments;
@@ -305,7 +306,9 @@ static void update_adam(const engine_optimizer *o, double rate, double decay, in
     }
 }
 
-static void run_update(reference_state *s, const engine_batch *batch) {
+/* gradients: [n_params] */
+static void run_update(reference_state *s, const engine_batch *batch,
+                       const REAL *const *gradients) {
     const engine_optimizer *o = s->config.optimizer;
     const double t = (double)batch->step + 1;
     const double rate = batch->lr * sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t));
@@ -313,10 +316,10 @@ static void run_update(reference_state *s, const engine_batch *batch) {
         const engine_param *param = &s->net->params[p];
         const double decay = param->bias ? 0 : o->weight_decay;
         if (o->kind == ENGINE_SGD)
-            update_sgd(o, batch->lr, decay, param->n_elements, s->weights[p], s->gradients[p],
+            update_sgd(o, batch->lr, decay, param->n_elements, s->weights[p], gradients[p],
                        s->moments[0][p]);
         else
-            update_adam(o, rate, decay, param->n_elements, s->weights[p], s->gradients[p],
+            update_adam(o, rate, decay, param->n_elements, s->weights[p], gradients[p],
                         s->moments[0][p], s->moments[1][p]);
     }
 }
@@ -497,8 +500,23 @@ static iter_status reference_run(void *state, const engine_batch *batch, engine_
     if (what == ENGINE_RUN_FORWARD) return ITER_OK;
     run_backward(s, batch, what);
     if (what == ENGINE_RUN_TRAIN && batch->n_counted > 0 && isfinite(out->loss_sum))
-        run_update(s, batch);
+        run_update(s, batch, (const REAL *const *)s->gradients);
     return ITER_OK;
+}
+
+static int32_t reference_gradients(void *state, engine_gradient *out) {
+    const reference_state *s = state;
+    for (int32_t p = 0; p < s->net->n_params; p++)
+        out[p] = (engine_gradient){.n = s->net->params[p].n_elements, .values = s->gradients[p]};
+    return s->net->n_params;
+}
+
+static void reference_update(void *state, const engine_gradient *sums, const engine_batch *batch) {
+    reference_state *s = state;
+    const REAL *gradients[ENGINE_MAX_PARAMS];
+    for (int32_t p = 0; p < s->net->n_params; p++)
+        gradients[p] = sums[p].values;
+    run_update(s, batch, gradients);
 }
 
 static iter_status reference_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {
@@ -533,7 +551,8 @@ static void reference_layer_text(const void *state, int32_t layer, char *out, si
     {                                                                                         \
         BACKEND_NAME, help_text, REAL_DTYPE, sizeof(reference_state), reference_layout,       \
             reference_create, reference_destroy, reference_get, reference_set, reference_run, \
-            reference_outputs, reference_describe, reference_layer_text, false, NULL          \
+            reference_outputs, reference_describe, reference_layer_text, reference_gradients, \
+            reference_update, false, NULL                                                     \
     }
 
 #endif

@@ -34,10 +34,11 @@ typedef struct layer_work {
     const int32_t *segments;
     /* What a tied loss adds to the gradient of the embedding's weight; NULL = there is none. */
     const double *tied;
-    REAL *kept;    /* kept_elements() that forward leaves for backward */
-    double *sums;  /* sum_elements() of scratch */
-    uint64_t step; /* of training */
-    bool training; /* else dropout is the identity */
+    REAL *kept;        /* kept_elements() that forward leaves for backward */
+    double *sums;      /* sum_elements() of scratch */
+    uint64_t step;     /* of training */
+    int64_t first_row; /* of the global batch */
+    bool training;     /* else dropout is the identity */
 } layer_work;
 
 static inline int64_t larger(int64_t a, int64_t b) {
@@ -167,7 +168,8 @@ static void dropout_apply(const layer_work *w, const REAL *from, REAL *to) {
     }
     for (int64_t row = 0; row < w->n_rows; row++)
         for (int64_t e = 0; e < n; e++) {
-            const bool keep = dropout_u16(w, row, dropout_place(shape, e)) >= threshold;
+            const bool keep =
+                dropout_u16(w, w->first_row + row, dropout_place(shape, e)) >= threshold;
             to[row * n + e] = keep ? from[row * n + e] * scale : 0;
         }
 }

@@ -1,0 +1,369 @@
+/*
+ * backend_ranks.c - training with several ranks, which are threads here: the same losses and
+ * weights for any number of them, failures that all of them hear of, checkpoints, and ranks that
+ * differ.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "engine/backend.h"
+#include "tests/support/thread_ranks.h"
+#include "tests/support/trainer_case.h"
+
+#define TIED "embedding:20,6 | gru:6 | tied-softmax"
+#define SUM  "embedding:20,5 | mean-steps | dense:2 | softmax-cross-entropy"
+
+enum { MAX_RANKS = 8, EPOCHS = 3, MAX_STEPS = 64 };
+
+static int32_t next_tokens[ROWS][STEPS], wrong_classes[ROWS];
+
+/* What a job is, and what its rank 0 got. */
+typedef struct job {
+    const char *model, *backend, *optimizer;
+    uint32_t global_batch, micro_batches;
+    int32_t last_batch;
+    uint32_t stop_rank; /* 1 + the rank whose progress ends the second epoch; 0 = none */
+    const char *path;   /* a checkpoint, saved after the first epoch, or read before it */
+    bool reads;
+    int64_t bad_label; /* row with a wrong label; -1 = none */
+    uint32_t odd_rank; /* 1 + the rank with another seed */
+    iter_status want;  /* of the first call that fails */
+    const char *message;
+    /* Results: */
+    int n_losses;
+    double losses[MAX_STEPS];
+    uint64_t n_correct;
+    double test_loss;
+    int64_t n_weights;
+    double weights[MOST_WEIGHTS];
+    pthread_mutex_t lock;
+} job;
+
+/* ---- A rank's own things --------------------------------------------------------------------- */
+
+static iter_loader *open_share(const job *j, const iter_communicator *comm) {
+    const bool images = j->model[0] == 'c', ids = j->model[0] == 'e',
+               tied = !strcmp(j->model, TIED);
+    iter_array arrays[2] = {{.role = ITER_DATA,
+                             .data = images ? (void *)pictures
+                                     : ids  ? (void *)tokens
+                                            : (void *)points},
+                            {.role = ITER_LABEL}};
+    iter_desc *data = &arrays[0].desc, *label = &arrays[1].desc;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    iter_loader *loader = NULL;
+    iter_error err = {0};
+    *data = (iter_desc){.dtype = ids ? ITER_I32 : ITER_F32, .n_dims = images ? 4 : 2};
+    data->dims[0] = ROWS;
+    data->dims[1] = images ? 3 : ids ? STEPS : 6;
+    data->dims[2] = data->dims[3] = images ? 8 : 0;
+    *label =
+        (iter_desc){.dtype = ITER_I32, .n_dims = tied ? 2 : 1, .dims = {ROWS, tied ? STEPS : 0}};
+    arrays[1].data = tied ? (void *)next_tokens : ids ? (void *)halves : (void *)classes;
+    if (j->bad_label >= 0) arrays[1].data = wrong_classes;
+    opt.rank = comm->rank;
+    opt.ranks = comm->ranks;
+    opt.global_batch = j->global_batch;
+    opt.micro_batches = j->micro_batches;
+    opt.last_batch = j->last_batch;
+    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.seed = 3;
+    EXPECT_OK(iter_ndarray_create(arrays, 2, NULL, &opt, &loader, &err), &err);
+    return loader;
+}
+
+static iter_status make_trainer(const job *j, iter_communicator *comm, iter_loader *loader,
+                                iter_trainer **out, iter_error *err) {
+    iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
+    iter_model *model = NULL;
+    EXPECT_OK(iter_model_parse(j->model, &model, err), err);
+    opt.backend = j->backend;
+    opt.optimizer = j->optimizer ? j->optimizer : "adam:lr=0.01,epsilon=0.001";
+    opt.seed = j->odd_rank == comm->rank + 1 ? 12 : 11;
+    opt.threads = 1;
+    opt.communicator = comm;
+    const iter_status status = iter_trainer_create(model, loader, &opt, out, err);
+    iter_model_unref(model);
+    return status;
+}
+
+static bool note_loss(void *user, const iter_result *so_far) {
+    job *j = user;
+    if (j->n_losses < MAX_STEPS) j->losses[j->n_losses++] = so_far->loss;
+    return true;
+}
+
+static bool stop(void *user, const iter_result *so_far) {
+    (void)user;
+    return so_far->n_steps < 3;
+}
+
+static bool go_on(void *user, const iter_result *so_far) {
+    (void)user, (void)so_far;
+    return true;
+}
+
+/* All weights as doubles, which hold floats exactly. */
+static int64_t read_weights(const job *j, iter_trainer *trainer, double *out) {
+    static const char wide[] = "reference-f64";
+    int64_t n = 0;
+    iter_error err = {0};
+    if (strcmp(j->backend, wide) != 0) {
+        float *floats = calloc(MOST_WEIGHTS, sizeof(*floats));
+        if (!floats) exit(1);
+        n = get_weights(trainer, floats, MOST_WEIGHTS);
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (double)floats[i];
+        free(floats);
+        return n;
+    }
+    for (int32_t p = 0; p < iter_trainer_n_params(trainer); p++) {
+        const size_t bytes = 2 * iter_desc_bytes(&iter_trainer_param(trainer, p)->desc);
+        EXPECT_OK(iter_trainer_get(trainer, p, ITER_VALUE_WEIGHT, out + n, bytes, &err), &err);
+        n += (int64_t)(bytes / sizeof(*out));
+    }
+    return n;
+}
+
+/* All ranks must have the same weights. */
+static void compare_weights(job *j, iter_trainer *trainer) {
+    double *own = calloc(MOST_WEIGHTS, sizeof(*own));
+    if (!own) exit(1);
+    const int64_t n = read_weights(j, trainer, own);
+    pthread_mutex_lock(&j->lock);
+    if (j->n_weights == 0) memcpy(j->weights, own, (size_t)n * sizeof(*own));
+    if (j->n_weights == 0) j->n_weights = n;
+    EXPECT_EQ(j->n_weights, n);
+    EXPECT(memcmp(j->weights, own, (size_t)n * sizeof(*own)) == 0);
+    pthread_mutex_unlock(&j->lock);
+    free(own);
+}
+
+static iter_status train(job *j, iter_communicator *comm, iter_trainer *trainer,
+                         iter_loader *loader, iter_error *err) {
+    for (int e = 0; e < EPOCHS; e++) {
+        iter_result result;
+        const bool stops = j->stop_rank && e == 1;
+        iter_progress_fn progress = stops        ? (j->stop_rank == comm->rank + 1 ? stop : go_on)
+                                    : comm->rank ? NULL
+                                                 : note_loss;
+        if (comm->rank && !stops) progress = go_on; /* with or without it on all ranks */
+        iter_status s = iter_trainer_epoch(trainer, loader, progress, j, &result, err);
+        if (s < 0) return s;
+        EXPECT_EQ(s, stops ? ITER_AGAIN : ITER_OK);
+        if (stops) EXPECT_EQ(result.n_steps, 3);
+        if (comm->rank == 0) j->n_correct += result.n_correct;
+        s = iter_loader_reset(loader, err);
+        if (s < 0) return s;
+        if (j->path && !j->reads && e == 0) s = iter_trainer_save(trainer, loader, j->path, err);
+        if (s < 0) return s;
+    }
+    iter_result result;
+    const iter_status s = iter_trainer_evaluate(trainer, loader, &result, err);
+    if (s < 0) return s;
+    EXPECT_EQ(result.n_rows, j->last_batch == ITER_LAST_DISCARD
+                                 ? ROWS / j->global_batch * j->global_batch
+                             : strcmp(j->model, TIED) ? (uint64_t)ROWS
+                                                      : result.n_rows);
+    if (comm->rank == 0) j->test_loss = result.loss;
+    return ITER_OK;
+}
+
+static void one_rank(void *user, iter_communicator *comm) {
+    job *j = user;
+    iter_error err = {0};
+    iter_trainer *trainer = NULL;
+    iter_loader *loader = open_share(j, comm);
+    iter_status status = make_trainer(j, comm, loader, &trainer, &err);
+    if (status >= 0 && j->reads) status = iter_trainer_load(trainer, loader, j->path, &err);
+    if (status >= 0) status = train(j, comm, trainer, loader, &err);
+    if (j->want < 0) {
+        EXPECT_EQ(status, j->want);
+        if (!EXPECT(strstr(err.message, j->message)))
+            fprintf(stderr, "rank %u: %s\n", comm->rank, err.message);
+    } else if (EXPECT_OK(status, &err)) {
+        compare_weights(j, trainer);
+    }
+    iter_trainer_destroy(trainer);
+    iter_loader_unref(loader);
+}
+
+static job *run_job(job j, uint32_t ranks) {
+    job *own = calloc(1, sizeof(*own));
+    if (!own) exit(1);
+    *own = j;
+    for (int i = 0; i < ROWS; i++)
+        wrong_classes[i] = i == j.bad_label ? 77 : classes[i];
+    pthread_mutex_init(&own->lock, NULL);
+    thread_ranks_run(ranks, one_rank, own);
+    return own;
+}
+
+static void free_job(job *j) {
+    pthread_mutex_destroy(&j->lock);
+    free(j);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void expect_same(const job *a, const job *b, uint32_t ranks) {
+    const int before = atomic_load(&expect_failures);
+    EXPECT_EQ(a->n_losses, b->n_losses);
+    for (int i = 0; i < a->n_losses; i++)
+        EXPECT(memcmp(&a->losses[i], &b->losses[i], sizeof(double)) == 0);
+    EXPECT_EQ(a->n_correct, b->n_correct);
+    EXPECT(memcmp(&a->test_loss, &b->test_loss, sizeof(double)) == 0);
+    EXPECT_EQ(a->n_weights, b->n_weights);
+    EXPECT(memcmp(a->weights, b->weights, (size_t)a->n_weights * sizeof(double)) == 0);
+    if (atomic_load(&expect_failures) > before)
+        fprintf(stderr, "  %s, %s, %u of %u rows, %u ranks, mode %d\n", a->backend, a->model,
+                a->micro_batches, a->global_batch, ranks, a->last_batch);
+}
+
+/* 50 rows in batches of 12 leave 2, fewer than there are micro-batches. */
+static void test_same_bits(const char *backend) {
+    static const char *const models[] = {CNN, GRU, MLP, TIED, SUM};
+    static const uint32_t parts[] = {4, 8, 5};
+    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++)
+        for (size_t p = 0; p < (strcmp(backend, "cpu") ? 1 : sizeof(parts) / sizeof(parts[0]));
+             p++) {
+            const job j = {.model = models[m],
+                           .backend = backend,
+                           .global_batch = 12,
+                           .micro_batches = parts[p],
+                           .last_batch = m % 2 ? ITER_LAST_KEEP : ITER_LAST_PAD,
+                           .bad_label = -1};
+            job *alone = run_job(j, 1);
+            for (uint32_t ranks = 2; ranks <= parts[p]; ranks++) {
+                job *several = run_job(j, ranks);
+                expect_same(alone, several, ranks);
+                free_job(several);
+            }
+            free_job(alone);
+        }
+}
+
+/* Whether two sets of weights differ by rounding alone. */
+static double distance(const job *a, const job *b) {
+    double sum = 0, norm = 0;
+    for (int64_t i = 0; i < a->n_weights; i++) {
+        sum += pow(a->weights[i] - b->weights[i], 2);
+        norm += pow(a->weights[i], 2);
+    }
+    return sqrt(sum / norm);
+}
+
+/* The sum over micro-batches is the gradient of the whole batch, the short last one included. */
+static void test_is_the_gradient(const char *backend) {
+    const bool wide = strcmp(backend, "reference-f64") == 0;
+    static const char *const models[] = {CNN, GRU, MLP, TIED, SUM};
+    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
+        job j = {.model = models[m],
+                 .backend = backend,
+                 .optimizer = "sgd:lr=0.05",
+                 .global_batch = 12,
+                 .micro_batches = 0,
+                 .last_batch = ITER_LAST_KEEP,
+                 .bad_label = -1};
+        job *whole = run_job(j, 1);
+        j.micro_batches = 4;
+        job *parts = run_job(j, 2);
+        if (wide) EXPECT_EQ(whole->n_correct, parts->n_correct);
+        if (!EXPECT(distance(whole, parts) < (wide ? 1e-9 : 1e-4)))
+            fprintf(stderr, "  %s, %s: %g\n", backend, models[m], distance(whole, parts));
+        EXPECT(fabs(whole->test_loss - parts->test_loss) < (wide ? 1e-9 : 1e-3));
+        free_job(whole);
+        free_job(parts);
+    }
+}
+
+static void test_failures(void) {
+    job j = {.model = MLP,
+             .backend = "reference",
+             .global_batch = 12,
+             .bad_label = 17,
+             .last_batch = ITER_LAST_KEEP,
+             .want = ITER_EINVAL,
+             .message = "is 77, the model has"};
+    free_job(run_job(j, 3));
+    j.bad_label = -1;
+    j.odd_rank = 2;
+    j.message = "rank 1 has another seed than rank 0: 12 there, 11 on rank 0";
+    free_job(run_job(j, 3));
+    j.odd_rank = 0;
+    j.model = "dense:9 | dense:9 | dense:3 | softmax-cross-entropy";
+    j.optimizer = "sgd:lr=1000000";
+    j.want = ITER_EFORMAT;
+    j.message = "the loss is";
+    free_job(run_job(j, 3));
+}
+
+static void test_stop(void) {
+    const job j = {.model = MLP,
+                   .backend = "reference",
+                   .global_batch = 12,
+                   .bad_label = -1,
+                   .last_batch = ITER_LAST_KEEP,
+                   .micro_batches = 4,
+                   .stop_rank = 2};
+    job *two = run_job(j, 2), *four = run_job(j, 4);
+    expect_same(two, four, 4);
+    free_job(two);
+    free_job(four);
+}
+
+/* A checkpoint of 4 ranks goes on with 3, 2, 1. */
+static void test_checkpoint(const char *backend) {
+    char path[] = "/tmp/backend_ranks.XXXXXX";
+    const int fd = mkstemp(path);
+    if (!EXPECT(fd >= 0)) return;
+    close(fd);
+    job j = {.model = GRU,
+             .backend = backend,
+             .global_batch = 12,
+             .bad_label = -1,
+             .last_batch = ITER_LAST_KEEP,
+             .micro_batches = 4,
+             .path = path};
+    job *saved = run_job(j, 4);
+    iter_checkpoint_info info;
+    iter_error err;
+    EXPECT_OK(iter_checkpoint_read(path, &info, &err), &err);
+    EXPECT_EQ(info.micro_batches, 4);
+    EXPECT_EQ(info.n_steps, (ROWS + 11) / 12);
+    j.reads = true;
+    job *alone = run_job(j, 1);
+    /* it took the first epoch once more */
+    EXPECT(memcmp(saved->weights, alone->weights, sizeof(saved->weights)) != 0);
+    for (uint32_t ranks = 2; ranks <= 4; ranks++) {
+        job *again = run_job(j, ranks);
+        expect_same(alone, again, ranks);
+        free_job(again);
+    }
+    j.want = ITER_EIO;
+    j.path = "/nowhere/at/all";
+    j.message = "rank 0: /nowhere/at/all";
+    free_job(run_job(j, 3));
+    j.reads = false;
+    free_job(run_job(j, 3));
+    free_job(saved);
+    free_job(alone);
+    remove(path);
+}
+
+int main(void) {
+    draw_sets();
+    for (int i = 0; i < ROWS; i++)
+        for (int t = 0; t < STEPS; t++)
+            next_tokens[i][t] = t + 1 < STEPS && (i + t) % 5 ? tokens[i][t + 1] : ENGINE_NO_TARGET;
+    for (const char *const *name = iter_engine_backends(); *name; name++) {
+        if (strcmp(*name, "cuda") == 0) continue;
+        test_is_the_gradient(*name);
+        test_same_bits(*name);
+        test_checkpoint(*name);
+    }
+    test_failures();
+    test_stop();
+    return EXPECT_DONE();
+}

@@ -1,0 +1,104 @@
+/* thread_ranks.c - see thread_ranks.h. Threads publish their blocks, wait for each other, and copy
+ * what they need. */
+#include "tests/support/thread_ranks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANKS = 16 };
+
+typedef struct hub {
+    uint32_t ranks;
+    pthread_barrier_t meet;
+    const engine_blocks *blocks[MAX_RANKS];
+} hub;
+
+typedef struct seat {
+    hub *hub;
+    iter_communicator comm;
+    void (*one)(void *user, iter_communicator *comm);
+    void *user;
+    pthread_t thread;
+} seat;
+
+static const char *block_of(const engine_blocks *blocks, uint32_t i) {
+    return (const char *)blocks->base + blocks->at[i];
+}
+
+/* A wrong size is a mistake of the caller that MPI would not forgive either. */
+static void copy(char *to, uint64_t wanted, const char *from, uint64_t bytes) {
+    if (wanted != bytes) {
+        fprintf(stderr, "a block of %llu bytes is sent, %llu are expected\n",
+                (unsigned long long)bytes, (unsigned long long)wanted);
+        exit(1);
+    }
+    if (bytes > 0) memcpy(to, from, bytes);
+}
+
+static iter_status gather(void *state, const engine_blocks *all, uint32_t timeout_s,
+                          iter_error *err) {
+    seat *s = state;
+    const uint32_t own = s->comm.rank;
+    (void)timeout_s, (void)err;
+    s->hub->blocks[own] = all;
+    pthread_barrier_wait(&s->hub->meet);
+    for (uint32_t i = 0; i < s->hub->ranks; i++)
+        if (i != own)
+            copy((char *)all->base + all->at[i], all->bytes[i], block_of(s->hub->blocks[i], i),
+                 s->hub->blocks[i]->bytes[i]);
+    pthread_barrier_wait(&s->hub->meet);
+    return ITER_OK;
+}
+
+static iter_status exchange(void *state, const engine_blocks *send, const engine_blocks *receive,
+                            uint32_t timeout_s, iter_error *err) {
+    seat *s = state;
+    const uint32_t own = s->comm.rank;
+    (void)timeout_s, (void)err;
+    s->hub->blocks[own] = send;
+    pthread_barrier_wait(&s->hub->meet);
+    for (uint32_t i = 0; i < s->hub->ranks; i++)
+        copy((char *)receive->base + receive->at[i], receive->bytes[i],
+             block_of(s->hub->blocks[i], own), s->hub->blocks[i]->bytes[own]);
+    pthread_barrier_wait(&s->hub->meet);
+    return ITER_OK;
+}
+
+static void nothing(void *state) {
+    (void)state;
+}
+
+static const engine_comm_ops ops = {
+    .version = ENGINE_COMM_VERSION,
+    .name = "threads",
+    .close = nothing,
+    .gather = gather,
+    .exchange = exchange,
+    .end_all = nothing,
+};
+
+static void *sit(void *user) {
+    seat *s = user;
+    s->one(s->user, &s->comm);
+    return NULL;
+}
+
+void thread_ranks_run(uint32_t ranks, void (*one)(void *user, iter_communicator *comm),
+                      void *user) {
+    static seat seats[MAX_RANKS];
+    hub table = {.ranks = ranks};
+    if (ranks > MAX_RANKS || pthread_barrier_init(&table.meet, NULL, ranks) != 0) exit(1);
+    for (uint32_t i = 0; i < ranks; i++) {
+        seats[i] = (seat){.hub = &table,
+                          .one = one,
+                          .user = user,
+                          .comm = {.ops = &ops, .rank = i, .ranks = ranks, .timeout_s = 60}};
+        seats[i].comm.state = &seats[i];
+        if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]) != 0) exit(1);
+    }
+    for (uint32_t i = 0; i < ranks; i++)
+        pthread_join(seats[i].thread, NULL);
+    pthread_barrier_destroy(&table.meet);
+}
