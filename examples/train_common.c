@@ -28,6 +28,7 @@ typedef struct run {
     char train_spec[TRAIN_PATH_MAX], test_spec[TRAIN_PATH_MAX], generated[TRAIN_PATH_MAX];
     char checkpoint[TRAIN_PATH_MAX];
     char layout[32];
+    iter_communicator *comm;
     iter_model *model;
     iter_chain *chain;
     iter_loader *train, *test;
@@ -36,6 +37,7 @@ typedef struct run {
     uint64_t epoch_first; /* the epoch's step at which this run began it */
     uint64_t epoch_steps; /* steps of a whole epoch */
     uint32_t epoch;       /* counted from 0 */
+    int signal;           /* what interrupts this run, on all ranks; 0 = nothing */
     train_row *rows;
     size_t n_rows;
 } run;
@@ -105,6 +107,7 @@ static iter_status open_trainer(run *r, iter_error *err) {
     opt.precision = r->options.precision;
     opt.algorithms = r->options.algorithms;
     opt.device = r->options.device;
+    opt.communicator = r->comm;
     return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
 }
 
@@ -112,7 +115,7 @@ static iter_status open_trainer(run *r, iter_error *err) {
  * checkpoints. */
 static iter_status open_outputs(run *r, iter_error *err) {
     const char *folder = r->options.checkpoint, *json = r->options.json;
-    if (json != NULL && r->json == NULL) {
+    if (json != NULL && r->json == NULL && iter_communicator_rank(r->comm) == 0) {
         const int fd = open(json, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
         /* the old content stays until the new results are ready */
         if (fd >= 0) r->json = fdopen(fd, "w");
@@ -130,14 +133,32 @@ static iter_status open_outputs(run *r, iter_error *err) {
     return ITER_OK;
 }
 
-/* If there is no checkpoint yet, the run starts from the beginning. */
-static iter_status resume(run *r, iter_error *err) {
+/* Looks for the checkpoint before anything is planned, because the run's micro-batches are the
+ * checkpoint's unless the user chose others. */
+static iter_status find_checkpoint(run *r, iter_error *err) {
+    iter_checkpoint_info info;
+    int least, most;
     if (!r->options.resume) return ITER_OK;
-    if (access(r->checkpoint, F_OK) < 0 && errno == ENOENT) {
+    const bool is_new = access(r->checkpoint, F_OK) < 0 && errno == ENOENT;
+    iter_status s = train_most(r->comm, is_new, &least, &most, err);
+    if (s < 0) return s;
+    if (least != most)
+        return train_fail(err, ITER_EIO, "%.300s: %s on this rank, but not on all of them",
+                          r->checkpoint, is_new ? "does not exist" : "exists");
+    if (is_new) {
         fprintf(r->out, "%s: does not exist yet, so the run starts from the beginning\n",
                 r->checkpoint);
+        r->options.resume = false;
         return ITER_OK;
     }
+    s = iter_checkpoint_read(r->checkpoint, &info, err);
+    if (s >= 0 && r->options.micro_batches == 0 && info.micro_batches > 1)
+        r->options.micro_batches = info.micro_batches;
+    return s;
+}
+
+static iter_status resume(run *r, iter_error *err) {
+    if (!r->options.resume) return ITER_OK;
     iter_status s = iter_trainer_load(r->trainer, r->train, r->checkpoint, err);
     if (s < 0) return s;
     uint32_t epoch;
@@ -148,10 +169,12 @@ static iter_status resume(run *r, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status open_run(run *r, iter_error *err) {
+/* What a rank can do without the others. */
+static iter_status open_own(run *r, iter_error *err) {
     r->rows = calloc(r->options.epochs, sizeof(*r->rows));
     if (r->rows == NULL) return train_fail(err, ITER_ENOMEM, "no memory for the table");
-    iter_status s = open_outputs(r, err);
+    iter_status s = train_agree(r->comm, open_outputs(r, err), err);
+    if (s == ITER_OK) s = find_checkpoint(r, err);
     if (s == ITER_OK) s = open_model(r, err);
     if (s == ITER_OK)
         s = train_find_data(r->program, &r->options, r->train_spec, r->test_spec, r->generated,
@@ -161,9 +184,14 @@ static iter_status open_run(run *r, iter_error *err) {
     if (r->generated[0] != '\0')
         fprintf(r->out, ": generated, neither $ITER_DATA nor ./data has %s", r->program->folder);
     fprintf(r->out, "\n");
-    s = train_open_loader(&r->options, r->train_spec, r->chain, true, &r->train, err);
+    s = train_open_loader(&r->options, r->comm, r->train_spec, r->chain, true, &r->train, err);
     if (s == ITER_OK && r->test_spec[0] != '\0')
-        s = train_open_loader(&r->options, r->test_spec, r->chain, false, &r->test, err);
+        s = train_open_loader(&r->options, r->comm, r->test_spec, r->chain, false, &r->test, err);
+    return s;
+}
+
+static iter_status open_run(run *r, iter_error *err) {
+    iter_status s = train_agree(r->comm, open_own(r, err), err);
     if (s == ITER_OK) s = open_trainer(r, err);
     if (s < 0) return s;
     fprintf(r->out, "%s", iter_trainer_plan_text(r->trainer));
@@ -179,6 +207,7 @@ static void close_run(run *r) {
     iter_model_unref(r->model);
     train_remove_data(r->generated);
     if (r->json != NULL && r->json != stdout) fclose(r->json);
+    if (r->out != NULL && r->out != stdout && r->out != stderr) fclose(r->out);
     free(r->rows);
 }
 
@@ -191,7 +220,7 @@ static void save(run *r) {
     char *said = r->summary.checkpoint_error;
     const bool good = iter_trainer_save(r->trainer, r->train, r->checkpoint, &err) == ITER_OK;
     snprintf(said, sizeof(r->summary.checkpoint_error), "%s", good ? "" : err.message);
-    if (!good)
+    if (!good && iter_communicator_rank(r->comm) == 0)
         fprintf(stderr, "%s: not saved: %s; training goes on\n", r->program->name, err.message);
 }
 
@@ -208,6 +237,12 @@ static bool look(void *user, const iter_result *so_far) {
     return interrupted == 0 && r->n_steps != r->options.limit_steps;
 }
 
+/* A signal that one rank got interrupts all. */
+static iter_status notice_signals(run *r, iter_error *err) {
+    int least;
+    return train_most(r->comm, interrupted, &least, &r->signal, err);
+}
+
 /* Evaluates the test split batch by batch, so that it can be interrupted. */
 static iter_status evaluate(run *r, train_row *out, iter_error *err) {
     iter_batch *batch;
@@ -220,12 +255,13 @@ static iter_status evaluate(run *r, train_row *out, iter_error *err) {
         iter_result result;
         s = iter_trainer_test(r->trainer, batch, &result, err);
         iter_batch_unref(batch);
-        if (s < 0 || interrupted != 0) break;
+        if (s >= 0) s = notice_signals(r, err);
+        if (s < 0 || r->signal != 0) break;
         n += result.n_rows;
         n_correct += result.n_correct;
         loss += result.loss * (double)result.n_rows;
     }
-    if (s < 0 || interrupted != 0) return s;
+    if (s < 0 || r->signal != 0) return s;
     if (n > 0) {
         out->test_accuracy = (double)n_correct / (double)n;
         out->test_loss = loss / (double)n;
@@ -260,18 +296,18 @@ static iter_status one_epoch(run *r, iter_error *err) {
                        NAN};
     r->summary.seconds += result.seconds;
     r->summary.wait_seconds += result.wait_seconds;
-    iter_status s = ITER_OK;
-    if (end == ITER_OK) s = iter_loader_reset(r->train, err);
+    iter_status s = notice_signals(r, err);
+    if (s >= 0 && end == ITER_OK) s = iter_loader_reset(r->train, err);
     /* save at once: the user waits for the program to end */
-    if (s >= 0 && interrupted != 0) save(r);
-    if (s >= 0 && interrupted == 0) {
+    if (s >= 0 && r->signal != 0) save(r);
+    if (s >= 0 && r->signal == 0) {
         s = evaluate(r, row, err);
         if (s >= 0) save(r);
     }
     if (s < 0) return s;
     train_epoch_line(r->out, &r->options, row);
-    if (interrupted != 0)
-        r->summary.stopped = interrupted == SIGINT ? "SIGINT" : "SIGTERM";
+    if (r->signal != 0)
+        r->summary.stopped = r->signal == SIGINT ? "SIGINT" : "SIGTERM";
     else if (r->n_steps == r->options.limit_steps)
         r->summary.stopped = "--limit-steps";
     return r->summary.stopped != NULL ? ITER_END : ITER_OK;
@@ -308,6 +344,16 @@ static iter_status report(run *r, iter_error *err) {
     return json != NULL ? train_json(json, sum, r->rows, r->n_rows, err) : ITER_OK;
 }
 
+/* Rank 0 speaks for all ranks. With --json -, results go to stdout and the rest to stderr. */
+static iter_status open_streams(run *r, iter_error *err) {
+    const bool speaks = iter_communicator_rank(r->comm) == 0;
+    if (speaks && r->options.json != NULL && strcmp(r->options.json, "-") == 0) r->json = stdout;
+    r->out = r->json == stdout ? stderr : stdout;
+    if (speaks) return ITER_OK;
+    r->out = fopen("/dev/null", "w");
+    return r->out != NULL ? ITER_OK : train_fail(err, ITER_EIO, "/dev/null: %s", strerror(errno));
+}
+
 int train_main(int argc, char **argv, const train_program *program) {
     iter_error err = {ITER_OK, ""};
     wait_passively(argv);
@@ -324,23 +370,27 @@ int train_main(int argc, char **argv, const train_program *program) {
         free(r);
         return 0;
     }
-    if (r->options.json != NULL && strcmp(r->options.json, "-") == 0) r->json = stdout;
-    r->out = r->json == stdout ? stderr : stdout;
     set_signals();
-    iter_status s = open_run(r, &err);
+    iter_status s = train_join(&r->options, &r->comm, &err);
+    if (s >= 0) s = open_streams(r, &err);
+    if (s >= 0) s = open_run(r, &err);
     const bool opened = s >= 0;
     if (opened) s = train(r, &err);
     if (s < 0) {
-        fflush(r->out);
+        if (r->out) fflush(r->out);
         const bool behind_progress = opened && isatty(fileno(r->out)) != 0;
         fprintf(stderr, "%s%s: %s\n", behind_progress ? "\n" : "", program->name, err.message);
     }
+    const bool failed = s < 0;
     if (opened && report(r, &err) < 0) {
         fprintf(stderr, "%s: %s\n", program->name, err.message);
         s = ITER_EIO;
     }
     if (r->summary.checkpoint_error[0] != '\0') s = ITER_EIO;
+    const int exit_status = s < 0 ? 1 : r->signal != 0 ? 130 : 0;
+    iter_communicator *comm = r->comm;
     close_run(r);
     free(r);
-    return s < 0 ? 1 : interrupted != 0 ? 130 : 0;
+    train_leave(comm, failed);
+    return exit_status;
 }

@@ -6,6 +6,7 @@
  *     train_common_data.c    finds the samples, and makes arrays of them
  *     train_common_files.c   makes a small set in the real set's format, if the real one is missing
  *     train_common_flags.c   the command line
+ *     train_common_ranks.c   several processes that train together
  *     train_common_report.c  progress, table, JSON
  */
 #ifndef TRAIN_COMMON_H
@@ -16,6 +17,7 @@
 
 #include <iter/engine.h>
 #include <iter/iter.h>
+#include <iter/ranks.h>
 
 #define TRAIN_PATH_MAX 4096
 
@@ -49,7 +51,11 @@ typedef struct train_options {
     /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, which also trains. */
     int32_t device;
     int32_t finish, resident, precision, algorithms; /* the libraries' enums; for a GPU only */
+    bool any_device;                                 /* --device cuda, without a number */
+    int32_t ranks;                                   /* 0 = as the launcher says, 1 = no others */
     int64_t workers;
+    uint64_t micro_batches; /* 0 = ranks, rounded up to a power of two */
+    uint64_t timeout;       /* seconds to wait for other ranks; 0 = the library's */
     uint64_t epochs, batch, seed, threads, limit_steps;
     const char *data, *test, *network, *backend, *checkpoint, *json;
     bool resume, help;
@@ -101,9 +107,10 @@ iter_status train_find_data(const train_program *program, const train_options *o
                             char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
                             char generated[TRAIN_PATH_MAX], iter_error *err);
 
-/** Opens a loader of the kind that the options name. */
-iter_status train_open_loader(const train_options *options, const char *spec, iter_chain *chain,
-                              bool training, iter_loader **out, iter_error *err);
+/** Opens a loader of the kind that the options name, of this rank's share. */
+iter_status train_open_loader(const train_options *options, const iter_communicator *comm,
+                              const char *spec, iter_chain *chain, bool training, iter_loader **out,
+                              iter_error *err);
 
 /** Removes the generated folder. */
 void train_remove_data(const char *generated);
@@ -113,6 +120,24 @@ bool train_generate_cifar(const char *folder);
 bool train_generate_mnist(const char *folder);
 bool train_generate_imdb(const char *folder);
 bool train_generate_documents(const char *folder);
+
+/* ---- Several ranks --------------------------------------------------------------------------- */
+
+/** Finds the other ranks; with --device cuda, the GPU is that of the local rank. */
+iter_status train_join(train_options *options, iter_communicator **out, iter_error *err);
+
+/** Called by all ranks: returns the error of the first one that has one, with its number. */
+iter_status train_agree(iter_communicator *comm, iter_status status, iter_error *err);
+
+/** Called by all ranks: the least and the largest value of all. */
+iter_status train_most(iter_communicator *comm, int value, int *out_least, int *out_most,
+                       iter_error *err);
+
+/** Closes the communicator; a rank that failed ends all others. */
+void train_leave(iter_communicator *comm, bool failed);
+
+/** --micro-batches, or its default; 0 = none. */
+uint64_t train_micro_batches(const train_options *options, uint32_t ranks);
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 

@@ -233,10 +233,14 @@ static iter_status open_arrays(iter_dataset *dataset, iter_chain *chain, iter_lo
 
 /* ---- Loaders --------------------------------------------------------------------------------- */
 
-iter_status train_open_loader(const train_options *options, const char *spec, iter_chain *chain,
-                              bool training, iter_loader **out, iter_error *err) {
+iter_status train_open_loader(const train_options *options, const iter_communicator *comm,
+                              const char *spec, iter_chain *chain, bool training, iter_loader **out,
+                              iter_error *err) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.batch_size = (uint32_t)options->batch;
+    opt.rank = iter_communicator_rank(comm);
+    opt.ranks = iter_communicator_ranks(comm);
+    opt.global_batch = (uint32_t)options->batch;
+    opt.micro_batches = (uint32_t)train_micro_batches(options, opt.ranks);
     opt.workers = (int32_t)options->workers;
     opt.seed = options->seed;
     /* For training, whole batches in a new order each epoch, as published. For the test, every

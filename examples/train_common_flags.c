@@ -35,7 +35,14 @@ static const flag_row rows[] = {
     {"model", MODEL, AT(model), NULL, 0, 0, "the network"},
     {"network", TEXT, AT(network), "LAYERS", 0, 0, "layers in their text form, instead of --model"},
     {"epochs", COUNT, AT(epochs), "N", 1, 100000, "number of epochs"},
-    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step"},
+    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step, over all ranks"},
+    {"ranks", CHOICE, AT(ranks), "auto|one", 0, 0,
+     "train with the processes that mpirun or srun started (auto), or each for itself"},
+    {"micro-batches", COUNT, AT(micro_batches), "N", 1, 4096,
+     "equal parts of a batch whose gradients are summed in a fixed order: the same bits for any "
+     "number of ranks (ranks, rounded up to a power of two; with --resume the checkpoint's)"},
+    {"timeout", COUNT, AT(timeout), "SECONDS", 1, 1 << 20,
+     "with several ranks: how long one waits for the others (300)"},
     {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,
      "threads that make batches (0: the training thread makes them between steps)"},
     {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores minus workers)"},
@@ -127,7 +134,9 @@ static bool store(const flag_row *row, const train_program *program, const char 
         else if ((known = read_count(text, row, &number)))
             out->workers = (int64_t)number;
         return known;
-    case DEVICE: return read_device(text, row, (int32_t *)at);
+    case DEVICE:
+        out->any_device = strcmp(text, "cuda") == 0;
+        return read_device(text, row, (int32_t *)at);
     case CHOICE:
     case MODEL:
     case LAYOUT:

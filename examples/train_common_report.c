@@ -120,6 +120,10 @@ void train_table(FILE *out, const train_summary *sum, const train_row *rows, siz
             sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->loader.n_workers,
             sum->loader.n_workers == 1 ? "" : "s");
     put_device(out, sum);
+    if (sum->trainer.ranks > 1)
+        fprintf(out, "%u ranks, %u micro-batches; rank 0 spent %.2f s, %.2f %%, with the others\n",
+                sum->trainer.ranks, sum->trainer.micro_batches, sum->trainer.communicate_seconds,
+                100 * share(sum->trainer.communicate_seconds, sum->seconds));
     fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, were spent waiting for batches\n",
             sum->wait_seconds, sum->seconds, 100 * share(sum->wait_seconds, sum->seconds));
     fprintf(out, "utilisation: %.2f %% of the time there was a batch to train on\n",
@@ -184,6 +188,9 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
             ",\n  \"steps\": %" PRIu64 ",\n  \"converted_batches\": %" PRIu64 ",\n  ",
             options->batch, sum->loader.n_workers, sum->trainer.threads, options->seed,
             sum->trainer.n_steps, sum->trainer.n_converted);
+    fprintf(out, "\"ranks\": %u,\n  \"micro_batches\": %u,\n  ", sum->trainer.ranks,
+            sum->trainer.micro_batches);
+    put_number(out, "communicate_seconds", sum->trainer.communicate_seconds, ",\n  ");
     put_number(out, "convert_seconds", sum->trainer.convert_seconds, ",\n  ");
     put_number(out, "seconds", sum->seconds, ",\n  ");
     put_number(out, "wait_share", share(sum->wait_seconds, sum->seconds), ",\n  ");

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|wheel|tidy|docs|fresh|make [must]
+# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|fresh|make [must]
 #   -n     installs nothing: fails if something that the step must have is missing, and says how to get it
 #   must   only what the step must have, nothing optional
 # The script tries the compiler and the shell, so it does not matter how a thing was installed. What is missing comes from apt, as root or
@@ -41,9 +41,13 @@ test may  command:clang-format          clang-format
 test may  command:strace                strace
 test may  command:nginx                 nginx-light
 test may  command:openssl               openssl
+test may  command:mpicc                 libopenmpi-dev
+test may  command:mpirun                openmpi-bin
 test may  command:doxygen               doxygen
 test may  command:zsh                   zsh
 test may  python:venv,ensurepip         python3-venv
+mpi   must command:mpicc                 libopenmpi-dev
+mpi   must command:mpirun                openmpi-bin
 wheel must command:gcc                  gcc libc6-dev
 wheel must cmake                        cmake
 wheel must header:zlib.h                zlib1g-dev
@@ -129,8 +133,8 @@ install() { # $run is sudo or empty
 }
 
 case $step in
-build | test | wheel | tidy | docs | fresh | make) ;;
-*) echo "usage: need.sh [-n] build|test|wheel|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
+build | test | mpi | wheel | tidy | docs | fresh | make) ;;
+*) echo "usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
 esac
 look
 [ -n "$must$may" ] || exit 0

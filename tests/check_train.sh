@@ -26,7 +26,7 @@ json() {
     python3 -c "import json, math, sys
 j = json.load(open(sys.argv[1]))
 keys = {'program', 'model', 'data', 'loader', 'backend', 'layout', 'stopped', 'checkpoint_error', 'batch', 'workers', 'threads', 'seed', 'steps',
-        'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy',
+        'ranks', 'micro_batches', 'communicate_seconds', 'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy',
         'device', 'device_name', 'precision', 'algorithms', 'resident', 'finish', 'utilisation', 'copied_bytes'}
 assert set(j) == keys, set(j) ^ keys
 for i, e in enumerate(j['epochs']):
