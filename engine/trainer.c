@@ -354,21 +354,31 @@ static iter_status make_sums(iter_trainer *trainer, iter_error *err) {
                              err);
 }
 
-/* What ranks must have in common. */
+/* Adds a claim whose value is a number. */
+static void claim_number(engine_claim *out, const char *name, uint64_t number, const char *format) {
+    char text[32];
+    snprintf(text, sizeof(text), format, (unsigned long long)number);
+    iter__claim(out, name, text);
+}
+
+/* What ranks must have in common: program, net, data. */
 static iter_status compare_ranks(iter_trainer *trainer, iter_loader *loader, iter_error *err) {
     engine_claim claims[ENGINE_MAX_CLAIMS];
     const iter_trainer_info info = iter_trainer_describe(trainer);
+    const iter_loader_share share = iter_loader_share_of(loader);
     char text[2 * TEXT_MAX];
+    uint64_t sample;
+    uint32_t epoch;
     int32_t n = 0;
     iter__claim(&claims[n++], "version", ITER_VERSION_STRING);
+    iter__claim_file(&claims[n++], "build of the trainer", (void (*)(void))iter_trainer_create);
+    iter__claim_file(&claims[n++], "build of the library", (void (*)(void))iter_loader_next);
     iter__claim(&claims[n++], "backend", info.backend);
     iter__claim(&claims[n++], "model", iter_model_text(trainer->model));
     iter__optimizer_text(&trainer->optimizer, text, sizeof(text));
     iter__claim(&claims[n++], "optimizer", text);
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)trainer->seed);
-    iter__claim(&claims[n++], "seed", text);
-    snprintf(text, sizeof(text), "%u", trainer->threads);
-    iter__claim(&claims[n++], "number of threads", text);
+    claim_number(&claims[n++], "seed", trainer->seed, "%llu");
+    claim_number(&claims[n++], "number of threads", trainer->threads, "%llu");
     snprintf(text, sizeof(text), "%u, global batch %lld", trainer->job->n_leaves,
              (long long)trainer->job->global_batch);
     iter__claim(&claims[n++], "number of micro-batches", text);
@@ -376,8 +386,14 @@ static iter_status compare_ranks(iter_trainer *trainer, iter_loader *loader, ite
                 iter_desc_text(&trainer->net.data, text, sizeof(text)));
     iter__claim(&claims[n++], "form of labels",
                 iter_desc_text(&trainer->net.label, text, sizeof(text)));
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)iter_loader_n_batches(loader));
-    iter__claim(&claims[n++], "number of batches", text);
+    claim_number(&claims[n++], "number of batches", iter_loader_n_batches(loader), "%llu");
+    claim_number(&claims[n++], "dataset", share.dataset, "%016llx");
+    claim_number(&claims[n++], "chain", share.chain, "%016llx");
+    claim_number(&claims[n++], "seed of the loader", share.seed, "%llu");
+    claim_number(&claims[n++], "order of samples", share.sampler, "%016llx");
+    iter_loader_position(loader, &epoch, &sample);
+    snprintf(text, sizeof(text), "epoch %u, sample %llu", epoch, (unsigned long long)sample);
+    iter__claim(&claims[n++], "position", text);
     return iter__job_compare(trainer->job, claims, n, err);
 }
 
@@ -500,6 +516,7 @@ iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
         .ranks = 1,
         .micro_batches = 1,
         .communicate_seconds = trainer->job_seconds,
+        .sum_seconds = trainer->job_sum_seconds,
     };
     const engine_job *job = trainer->job;
     if (job) {
@@ -507,11 +524,20 @@ iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
         info.rank = job->comm->rank;
         info.ranks = job->comm->ranks;
         info.micro_batches = job->n_leaves;
+        info.slowest_seconds = job->slowest_seconds;
     }
     snprintf(info.backend, sizeof(info.backend), "%s%s%.60s", trainer->ops->name,
              of.text[0] ? ": " : "", of.text);
     memcpy(info.convert_text, of.convert_text, sizeof(info.convert_text));
     return info;
+}
+
+uint32_t iter_trainer_ranks(const iter_trainer *trainer, iter_rank_stats *out, uint32_t capacity) {
+    const engine_job *job = trainer->job;
+    if (!job) return 0;
+    for (uint32_t i = 0; i < job->comm->ranks && i < capacity; i++)
+        out[i] = job->stats[i];
+    return job->comm->ranks;
 }
 
 const char *iter_trainer_plan_text(const iter_trainer *trainer) {

@@ -26,7 +26,10 @@ struct iter_trainer {
     /* If there are several ranks or micro-batches; the net's batch is then a micro-batch. Else
      * NULL. */
     engine_job *job;
-    double job_seconds; /* spent in turns and sums */
+    double job_seconds;     /* spent in turns and sums */
+    double job_sum_seconds; /* of these, in sums */
+    double update_seconds;  /* of the last step: counted as computing of the next one */
+    double left_at;         /* when the last step ended; 0 = none yet */
     uint64_t seed;
     uint64_t n_steps;  /* steps since the weights were made; checkpoints restore it */
     bool has_gradient; /* a training step has run since create or load */

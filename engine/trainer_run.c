@@ -518,8 +518,13 @@ static iter_status update_all(iter_trainer *trainer, const checked_batch *c, ite
     const double factor = (double)planned_rows(trainer) / (double)job->total.n_counted;
     const engine_batch batch = {.step = trainer->n_steps,
                                 .lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch)};
-    ENGINE_TRY(iter__sums_finish(job->sums, factor, sums, err));
+    const double begin = seconds_now();
+    const iter_status status = iter__sums_finish(job->sums, factor, sums, err);
+    const double summed = seconds_now();
+    trainer->job_sum_seconds += summed - begin;
+    if (status < 0) return status;
     trainer->ops->update(trainer->state, sums, &batch);
+    trainer->update_seconds = seconds_now() - summed;
     trainer->n_steps++;
     return ITER_OK;
 }
@@ -530,15 +535,20 @@ static iter_status run_in_job(iter_trainer *trainer, const iter_batch *batch, bo
     engine_job *job = trainer->job;
     checked_batch checked;
     iter_error own = {ITER_OK, ""};
+    const double entered = seconds_now();
     iter_status status = check_batch(trainer, batch, training, &checked, &own);
     const engine_pending note = note_of(trainer, &checked, training);
     if (status >= 0) status = run_leaves(trainer, &checked, training, &own);
     if (status < 0) status = fail_step(&note, status, &own);
     const double begin = seconds_now();
+    job->spent = (engine_spent){trainer->left_at > 0 ? entered - trainer->left_at : 0,
+                                begin - entered + trainer->update_seconds};
+    trainer->update_seconds = 0;
     status = iter__job_turn(job, training ? ENGINE_TURN_STEP : ENGINE_TURN_TEST, status, &own);
     if (status >= 0 && training && job->total.n_counted > 0)
         status = update_all(trainer, &checked, &own);
-    trainer->job_seconds += seconds_now() - begin;
+    trainer->left_at = seconds_now();
+    trainer->job_seconds += trainer->left_at - begin - trainer->update_seconds;
     if (status < 0) {
         if (err) *err = own;
         return status;
@@ -557,6 +567,15 @@ static iter_status end_in_job(iter_trainer *trainer, iter_status status, iter_er
     const iter_status turn = iter__job_turn(trainer->job, ENGINE_TURN_END, status, &own);
     if (turn < 0 && err) *err = own;
     return turn < 0 ? turn : status;
+}
+
+/* Whether all ranks want to go on. */
+static iter_status go_on_in_job(iter_trainer *trainer, bool *goes_on, iter_error *err) {
+    const double begin = seconds_now();
+    const iter_status status = iter__job_go_on(trainer->job, *goes_on, goes_on, err);
+    trainer->left_at = seconds_now();
+    trainer->job_seconds += trainer->left_at - begin;
+    return status;
 }
 
 /* Runs one batch and adds its outcome to *sum, whose loss is a sum until the end. `waits`: collect
@@ -643,6 +662,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
     iter_status status = begin_runs(trainer, &outer, err);
     if (status < 0) return status;
     trainer->runs++;
+    trainer->left_at = begin;
     while (status == ITER_OK) {
         iter_batch *batch;
         const double asked = seconds_now();
@@ -655,7 +675,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
         if (status < 0 || !progress) continue;
         const iter_result so_far = result_of(&sum, begin);
         bool goes_on = progress(user, &so_far);
-        if (trainer->job) status = iter__job_go_on(trainer->job, goes_on, &goes_on, err);
+        if (trainer->job) status = go_on_in_job(trainer, &goes_on, err);
         if (status >= 0 && !goes_on) status = ITER_AGAIN;
     }
     status = settle_last(trainer, status, &sum, err);

@@ -496,10 +496,27 @@ typedef struct iter_trainer_info {
      * waited for others and summed gradients. 0, 1, 1, 0 for a trainer alone. */
     uint32_t rank, ranks, micro_batches;
     double communicate_seconds;
+    double sum_seconds; /* of these, in sums */
+    /* What the slowest rank of each step needed before the sums, over all steps so far. */
+    double slowest_seconds;
 } iter_trainer_info;
 
 /** Describes the trainer and what it has done so far. */
 ITER_API iter_trainer_info iter_trainer_describe(const iter_trainer *trainer);
+
+/** A rank's part in the training steps so far, as all ranks know it. */
+typedef struct iter_rank_stats {
+    uint64_t n_steps;
+    double outside_seconds; /* between steps: with the loader and the program */
+    double compute_seconds; /* forward, backward, update */
+    double wait_seconds;    /* until the slowest rank of each step had got so far, too */
+    uint64_t n_slowest;     /* steps in which it was that rank */
+} iter_rank_stats;
+
+/** Copies the first `capacity` ranks' parts, by rank. Returns how many ranks there are; 0 for a
+ * trainer alone. */
+ITER_API uint32_t iter_trainer_ranks(const iter_trainer *trainer, iter_rank_stats *out,
+                                     uint32_t capacity);
 
 /** The plan as text: one line per layer with shapes, parameters and what computes it. Valid as long
  * as the trainer. */

@@ -455,6 +455,9 @@ typedef struct iter_loader_share {
     uint32_t rank, ranks;
     uint32_t global_batch;  /* rows of a full batch over all ranks */
     uint32_t micro_batches; /* shares are whole ones of so many; 0 = they begin at any row */
+    /* Equal on all ranks of a job, as for a saved position: the seed, and hashes of the dataset's
+     * description, the chain's text and the sampler with its options. */
+    uint64_t seed, dataset, chain, sampler;
 } iter_loader_share;
 
 /** As the options say, with their defaults filled in. Any thread. */

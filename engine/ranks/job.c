@@ -1,6 +1,7 @@
 /* job.c - see job.h. */
 #include "engine/ranks/job.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 typedef struct word {
     int32_t turn, status;
     uint64_t same;
+    engine_spent spent;
     char message[sizeof(((iter_error *)0)->message)];
 } word;
 
@@ -31,7 +33,8 @@ static bool take_memory(engine_job *job) {
     job->blocks = iter__engine_alloc(ranks, job->block_bytes);
     job->lists = iter__engine_alloc(2 * (size_t)ranks, sizeof(*job->lists));
     job->losses = iter__engine_alloc(job->n_leaves, sizeof(*job->losses));
-    return job->own && job->blocks && job->lists && job->losses;
+    job->stats = iter__engine_alloc(ranks, sizeof(*job->stats));
+    return job->own && job->blocks && job->lists && job->losses && job->stats;
 }
 
 iter_status iter__job_create(iter_communicator *comm, uint32_t n_leaves, int64_t global_batch,
@@ -66,11 +69,13 @@ void iter__job_destroy(engine_job *job) {
     iter__engine_free(job->blocks);
     iter__engine_free(job->lists);
     iter__engine_free(job->losses);
+    iter__engine_free(job->stats);
     iter__engine_free(job);
 }
 
 uint64_t iter__job_bytes(const engine_job *job) {
-    return sizeof(*job) + job->comm->ranks * (job->block_bytes + 2 * sizeof(*job->lists)) +
+    return sizeof(*job) +
+           job->comm->ranks * (job->block_bytes + 2 * sizeof(*job->lists) + sizeof(*job->stats)) +
            job->max_own * sizeof(*job->own) + job->n_leaves * sizeof(*job->losses) +
            (job->sums ? iter__sums_bytes(job->sums) : 0);
 }
@@ -87,7 +92,7 @@ static iter_status say(engine_job *job, int32_t turn, iter_status status, uint64
     const uint32_t rank = job->comm->rank;
     uint64_t *at = job->lists, *bytes = at + job->comm->ranks;
     word *own = word_of(job, rank);
-    *own = (word){.turn = turn, .status = status, .same = same};
+    *own = (word){.turn = turn, .status = status, .same = same, .spent = job->spent};
     if (status < 0 && err) memcpy(own->message, err->message, sizeof(own->message));
     memcpy(leaves_of(job, rank), job->own, job->n_own * sizeof(*job->own));
     for (uint32_t i = 0; i < job->comm->ranks; i++) {
@@ -142,10 +147,32 @@ static void add_up(engine_job *job) {
     job->total.loss = iter__sums_of(job->losses, n);
 }
 
+static double own_seconds(const engine_job *job, uint32_t rank) {
+    const engine_spent *spent = &word_of(job, rank)->spent;
+    return spent->outside + spent->computing;
+}
+
+/* Finds the rank that kept the others waiting, and adds up each rank's time. */
+static void count_time(engine_job *job) {
+    uint32_t slowest = 0;
+    for (uint32_t i = 1; i < job->comm->ranks; i++)
+        if (own_seconds(job, i) > own_seconds(job, slowest)) slowest = i;
+    for (uint32_t i = 0; i < job->comm->ranks; i++) {
+        iter_rank_stats *stats = &job->stats[i];
+        stats->n_steps++;
+        stats->outside_seconds += word_of(job, i)->spent.outside;
+        stats->compute_seconds += word_of(job, i)->spent.computing;
+        stats->wait_seconds += own_seconds(job, slowest) - own_seconds(job, i);
+    }
+    job->stats[slowest].n_slowest++;
+    job->slowest_seconds += own_seconds(job, slowest);
+}
+
 iter_status iter__job_turn(engine_job *job, engine_turn turn, iter_status status, iter_error *err) {
     ENGINE_TRY(say(job, (int32_t)turn, status, 0, err));
     ENGINE_TRY(hear(job, err));
     add_up(job);
+    if (turn == ENGINE_TURN_STEP) count_time(job);
     return ITER_OK;
 }
 
@@ -184,6 +211,26 @@ void iter__claim(engine_claim *out, const char *name, const char *text) {
     snprintf(out->name, sizeof(out->name), "%s", name);
     snprintf(out->text, sizeof(out->text), "%s", text);
     out->bits = iter__claim_bits(0, text, strlen(text));
+}
+
+void iter__claim_file(engine_claim *out, const char *name, void (*code)(void)) {
+    Dl_info info;
+    uint64_t block[512], bits = 0;
+    char text[64];
+    size_t n, total = 0;
+    void *at;
+    memcpy(&at, &code, sizeof(at));
+    FILE *file = dladdr(at, &info) ? fopen(info.dli_fname, "rbe") : NULL;
+    if (!file) file = fopen("/proc/self/exe", "rbe"); /* a static program's name may be relative */
+    while (file && (n = fread(block, 1, sizeof(block), file)) > 0) {
+        memset((char *)block + n, 0, sizeof(block) - n);
+        for (size_t i = 0; i < sizeof(block) / sizeof(block[0]); i++)
+            bits = (bits ^ block[i]) * UINT64_C(1099511628211) + 1;
+        total += n;
+    }
+    if (file) fclose(file);
+    snprintf(text, sizeof(text), "%016llx, %zu bytes", (unsigned long long)bits, total);
+    iter__claim(out, name, text);
 }
 
 /* From where they differ, so that long texts show it. */

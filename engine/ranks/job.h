@@ -17,6 +17,12 @@ typedef struct engine_leaf {
     int64_t n_counted, n_correct;
 } engine_leaf;
 
+/* What a rank did since the last step, in seconds. */
+typedef struct engine_spent {
+    double outside; /* between steps: with the loader and the caller */
+    double computing;
+} engine_spent;
+
 /* What a rank is about to do. All ranks must be about to do the same. */
 typedef enum engine_turn {
     ENGINE_TURN_STEP,
@@ -32,6 +38,10 @@ typedef struct engine_job {
     int64_t global_batch;            /* rows of a full one */
     engine_leaf *own;                /* [n_own], filled in before a turn */
     engine_leaf total;               /* after a turn: over all ranks */
+    engine_spent spent;              /* filled in before the turn of a step */
+    /* Over the steps so far: of each rank, and what the slowest one of each step needed. */
+    iter_rank_stats *stats; /* [ranks] */
+    double slowest_seconds;
     engine_sums *sums;
     /* Of turns: */
     uint32_t max_own;
@@ -70,9 +80,11 @@ typedef struct engine_claim {
     char text[160];
 } engine_claim;
 
-#define ENGINE_MAX_CLAIMS 16
+#define ENGINE_MAX_CLAIMS 20
 
 void iter__claim(engine_claim *out, const char *name, const char *text);
+/* The bytes of the file that holds a function: its shared library, or the program itself. */
+void iter__claim_file(engine_claim *out, const char *name, void (*code)(void));
 /* FNV-1a; begins with 0. */
 uint64_t iter__claim_bits(uint64_t bits, const void *bytes, size_t n);
 

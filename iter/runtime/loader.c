@@ -488,7 +488,14 @@ uint64_t iter_loader_n_batches(iter_loader *loader) {
 
 iter_loader_share iter_loader_share_of(const iter_loader *loader) {
     const iter_loader_options *opt = &loader->opt;
-    return (iter_loader_share){opt->rank, opt->ranks, opt->global_batch, opt->micro_batches};
+    return (iter_loader_share){.rank = opt->rank,
+                               .ranks = opt->ranks,
+                               .global_batch = opt->global_batch,
+                               .micro_batches = opt->micro_batches,
+                               .seed = opt->seed,
+                               .dataset = iter__dataset_id(loader),
+                               .chain = iter__chain_id(loader),
+                               .sampler = loader->sampling.id};
 }
 
 uint64_t iter_loader_n_samples(iter_loader *loader) {

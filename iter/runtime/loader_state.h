@@ -254,6 +254,9 @@ void iter__bytes_close(iter_loader *loader);
  * loader.lock held. */
 void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t number);
 void iter__loader_hold_drop(iter_loader *loader);
+/* Hashes that a position is saved with: of the dataset's description, of the chain's text. */
+uint64_t iter__dataset_id(const iter_loader *loader);
+uint64_t iter__chain_id(const iter_loader *loader);
 iter_status iter__check_call(iter_loader *loader, iter_error *err);  /* fork, callbacks, cancel */
 iter_status iter__check_alive(iter_loader *loader, iter_error *err); /* fork, callbacks */
 /* loader.lock, to look at plain facts. In a child of fork() it may be locked for ever; nothing

@@ -39,10 +39,7 @@ typedef struct saved {
 
 static const char magic[8] = {'I', 'T', 'E', 'R', 'P', 'O', 'S', '1'};
 
-/* At a place: position is t under roll_over. */
-static void identify(const iter_loader *loader, uint32_t epoch, uint64_t position,
-                     uint64_t ids[ID_COUNT]) {
-    const iter_sampler_ops *sampler = loader->sampling.ops;
+uint64_t iter__dataset_id(const iter_loader *loader) {
     const iter_description *desc = &loader->dataset->desc;
     uint64_t id = iter__fnv1a_u64(iter__fnv1a_u64(ITER_FNV_START, desc->identity), desc->n_samples);
     for (int32_t f = 0; f < desc->n_fields; f++) {
@@ -52,9 +49,19 @@ static void identify(const iter_loader *loader, uint32_t epoch, uint64_t positio
         for (int32_t d = 0; d < field->desc.n_dims; d++)
             id = iter__fnv1a_u64(id, (uint64_t)field->desc.dims[d]);
     }
-    ids[ID_DATASET] = id;
-    ids[ID_CHAIN] =
-        iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
+    return id;
+}
+
+uint64_t iter__chain_id(const iter_loader *loader) {
+    return iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
+}
+
+/* At a place: position is t under roll_over. */
+static void identify(const iter_loader *loader, uint32_t epoch, uint64_t position,
+                     uint64_t ids[ID_COUNT]) {
+    const iter_sampler_ops *sampler = loader->sampling.ops;
+    ids[ID_DATASET] = iter__dataset_id(loader);
+    ids[ID_CHAIN] = iter__chain_id(loader);
     ids[ID_SAMPLER] = loader->sampling.id;
     if (sampler->history) {
         const bool rolls = loader->cut.last_batch == ITER_LAST_ROLL_OVER;

@@ -172,6 +172,10 @@ class LoaderShare(c.Structure):
         ("ranks", c.c_uint32),
         ("global_batch", c.c_uint32),
         ("micro_batches", c.c_uint32),
+        ("seed", c.c_uint64),
+        ("dataset", c.c_uint64),
+        ("chain", c.c_uint64),
+        ("sampler", c.c_uint64),
     ]
 
 

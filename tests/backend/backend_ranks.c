@@ -27,7 +27,7 @@ typedef struct job {
     const char *path;   /* a checkpoint, saved after the first epoch, or read before it */
     bool reads;
     int64_t bad_label; /* row with a wrong label; -1 = none */
-    uint32_t odd_rank; /* 1 + the rank with another seed */
+    const char *odd;   /* what differs on rank 1; NULL = nothing */
     iter_status want;  /* of the first call that fails */
     const char *message;
     /* Results: */
@@ -42,6 +42,10 @@ typedef struct job {
 
 /* ---- A rank's own things --------------------------------------------------------------------- */
 
+static bool is_odd(const job *j, const iter_communicator *comm, const char *what) {
+    return comm->rank == 1 && j->odd && strcmp(j->odd, what) == 0;
+}
+
 static iter_loader *open_share(const job *j, const iter_communicator *comm) {
     const bool images = j->model[0] == 'c', ids = j->model[0] == 'e',
                tied = !strcmp(j->model, TIED);
@@ -53,6 +57,7 @@ static iter_loader *open_share(const job *j, const iter_communicator *comm) {
     iter_desc *data = &arrays[0].desc, *label = &arrays[1].desc;
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     iter_loader *loader = NULL;
+    iter_chain *chain = NULL;
     iter_error err = {0};
     *data = (iter_desc){.dtype = ids ? ITER_I32 : ITER_F32, .n_dims = images ? 4 : 2};
     data->dims[0] = ROWS;
@@ -68,8 +73,13 @@ static iter_loader *open_share(const job *j, const iter_communicator *comm) {
     opt.micro_batches = j->micro_batches;
     opt.last_batch = j->last_batch;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.seed = 3;
-    EXPECT_OK(iter_ndarray_create(arrays, 2, NULL, &opt, &loader, &err), &err);
+    opt.seed = is_odd(j, comm, "seed of the loader") ? 4 : 3;
+    if (is_odd(j, comm, "order of samples")) opt.shuffle = ITER_SHUFFLE_ONCE;
+    if (is_odd(j, comm, "chain"))
+        EXPECT_OK(iter_chain_parse("scale:factor=2", NULL, &chain, &err), &err);
+    if (is_odd(j, comm, "dataset")) data->dims[0] = label->dims[0] = ROWS - 1;
+    EXPECT_OK(iter_ndarray_create(arrays, 2, chain, &opt, &loader, &err), &err);
+    iter_chain_unref(chain);
     return loader;
 }
 
@@ -80,7 +90,7 @@ static iter_status make_trainer(const job *j, iter_communicator *comm, iter_load
     EXPECT_OK(iter_model_parse(j->model, &model, err), err);
     opt.backend = j->backend;
     opt.optimizer = j->optimizer ? j->optimizer : "adam:lr=0.01,epsilon=0.001";
-    opt.seed = j->odd_rank == comm->rank + 1 ? 12 : 11;
+    opt.seed = is_odd(j, comm, "seed") ? 12 : 11;
     opt.threads = 1;
     opt.communicator = comm;
     const iter_status status = iter_trainer_create(model, loader, &opt, out, err);
@@ -140,6 +150,25 @@ static void compare_weights(job *j, iter_trainer *trainer) {
     free(own);
 }
 
+/* Each rank's time and its waiting make up the slowest one's. */
+static void expect_time(const iter_communicator *comm, const iter_trainer *trainer) {
+    iter_rank_stats all[MAX_RANKS];
+    const iter_trainer_info info = iter_trainer_describe(trainer);
+    const uint32_t n = iter_trainer_ranks(trainer, all, MAX_RANKS);
+    uint64_t slowest = 0;
+    EXPECT_EQ(n, info.micro_batches > 1 || comm->ranks > 1 ? comm->ranks : 0);
+    for (uint32_t i = 0; i < n; i++) {
+        const iter_rank_stats *s = &all[i];
+        const double sum = s->outside_seconds + s->compute_seconds + s->wait_seconds;
+        EXPECT(s->compute_seconds > 0 && s->wait_seconds >= 0 && s->outside_seconds >= 0);
+        EXPECT(fabs(sum - info.slowest_seconds) <= 1e-9 + 1e-6 * sum);
+        EXPECT_EQ(s->n_steps, all[0].n_steps);
+        slowest += s->n_slowest;
+    }
+    if (n > 0) EXPECT_EQ(slowest, all[0].n_steps);
+    if (n > 1) EXPECT(info.communicate_seconds >= info.sum_seconds);
+}
+
 static iter_status train(job *j, iter_communicator *comm, iter_trainer *trainer,
                          iter_loader *loader, iter_error *err) {
     for (int e = 0; e < EPOCHS; e++) {
@@ -167,6 +196,7 @@ static iter_status train(job *j, iter_communicator *comm, iter_trainer *trainer,
                              : strcmp(j->model, TIED) ? (uint64_t)ROWS
                                                       : result.n_rows);
     if (comm->rank == 0) j->test_loss = result.loss;
+    expect_time(comm, trainer);
     return ITER_OK;
 }
 
@@ -288,10 +318,18 @@ static void test_failures(void) {
              .message = "is 77, the model has"};
     free_job(run_job(j, 3));
     j.bad_label = -1;
-    j.odd_rank = 2;
+    j.odd = "seed";
     j.message = "rank 1 has another seed than rank 0: 12 there, 11 on rank 0";
     free_job(run_job(j, 3));
-    j.odd_rank = 0;
+    static const char *const odd[] = {"seed of the loader", "order of samples", "chain", "dataset"};
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        char message[64];
+        snprintf(message, sizeof(message), "rank 1 has another %s than rank 0: ", odd[i]);
+        j.odd = odd[i];
+        j.message = message;
+        free_job(run_job(j, 3));
+    }
+    j.odd = NULL;
     j.model = "dense:9 | dense:9 | dense:3 | softmax-cross-entropy";
     j.optimizer = "sgd:lr=1000000";
     j.want = ITER_EFORMAT;
