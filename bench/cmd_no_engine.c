@@ -20,6 +20,15 @@ int cmd_sweep(const bench_options *options) {
     return refuse(options);
 }
 
+int cmd_ranks(const bench_options *options) {
+    iter_error err;
+    (void)options;
+    bench_fail(&err, ITER_EUNSUPPORTED,
+               "several ranks: this iterbench was built without the trainer, whose communicator "
+               "they need; a build with libjansson-dev has it. --ranks 1 measures one process");
+    return bench_say(BENCH_FAILED, &err);
+}
+
 int cmd_serve_model(const bench_options *options) {
     return refuse(options);
 }

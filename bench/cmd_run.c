@@ -360,6 +360,11 @@ static iter_status report(const run *r, iter_error *err) {
 int cmd_run(const bench_options *options) {
     iter_error err;
     iter_status s;
+    iter_ranks told;
+    if (options->any_ranks) {
+        if (iter_ranks_read(&told, &err) < 0) return bench_say(BENCH_USAGE, &err);
+        if (told.ranks > 1) return cmd_ranks(options);
+    }
     if (options->sweep != 0) return cmd_sweep(options);
     if (bench_options_diagnose(options)) return cmd_diagnose(options);
     if (options->dump != NULL) {

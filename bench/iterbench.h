@@ -14,6 +14,7 @@
 
 int cmd_run(const bench_options *options);
 int cmd_diagnose(const bench_options *options);    /* cmd_run() with a consumer, or --plant */
+int cmd_ranks(const bench_options *options);       /* cmd_run() as one rank of several */
 int cmd_sweep(const bench_options *options);       /* cmd_run() with --model and --sweep */
 int cmd_serve_model(const bench_options *options); /* cmd_serve() with --model */
 int cmd_list(const bench_options *options);

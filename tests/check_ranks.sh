@@ -2,6 +2,7 @@
 # The training programs under mpirun: the same checkpoint for any number of ranks, also after a
 # resume with another number, or after a kill. A rank that differs, fails or hangs is named.
 # Usage: ITERBENCH=build/bench/iterbench [ITER_KILLS=N] check_ranks.sh SOURCE_DIR BINARY_DIR
+source=$(cd "$1" && pwd) || exit 2
 cd "$2" || exit 2
 programs=$PWD/examples
 module=$PWD/engine/libiter_mpi.so
@@ -16,6 +17,7 @@ cd "$dir/cwd" || exit 2
 ITER_MPI_MODULE=$module; export ITER_MPI_MODULE # a static build does not know where it is
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 unset ITER_DATA
+NO_COLOR=1; export NO_COLOR # mpirun's children write to terminals
 bad=0
 fault() { echo "check_ranks: $*"; bad=1; }
 
@@ -115,6 +117,17 @@ differ "" "--network flatten|dense:9|dense:10|softmax-cross-entropy" "rank 1 has
 differ "" "--batch 60" "rank 1 has another number of micro-batches than rank 0: 4, global batch 60 there"
 differ "" "--data mnist:$dir/nowhere" "rank 1: $dir/nowhere"
 
+# Another build: the shared library with a byte more, or the program.
+mkdir "$dir/other"
+case $ITER_SHARED in
+1)  cp "$programs"/../engine/libiter_engine.so* "$dir/other/" 2>/dev/null; cp "$programs/train_mnist" "$dir/other/" ;;
+*)  cp "$programs/train_mnist" "$dir/other/" ;;
+esac
+for file in "$dir"/other/*; do [ -L "$file" ] || echo >>"$file"; done
+if timeout 60 mpirun --oversubscribe --bind-to none -n 1 "$programs/train_mnist" $mnist : \
+    -n 1 env LD_LIBRARY_PATH="$dir/other" "$dir/other/train_mnist" $mnist >"$dir/out" 2>"$dir/err"; then fault "another build: status 0"; fi
+says "rank 1 has another build of the trainer than rank 0" "another build"
+
 # shellcheck disable=SC2086
 ranks 2 "$programs/train_mnist" $mnist --epochs 90000 --timeout 3 &
 job=$!
@@ -135,4 +148,28 @@ wait $job
 python3 -c "import json
 j = json.load(open('$dir/signal.json'))
 assert j['stopped'] == 'SIGINT' and j['ranks'] == 3, j" || fault "a signal for one rank did not end all: $(cat "$dir/err")"
+
+# ---- iterbench: one report for all ranks; a slow one is found, with its stage
+report="--data synthetic:cifar10 --model cnn --batch 8 --threads 1 --seconds 1 --json -"
+# shellcheck disable=SC2086
+for seed in 0 1; do
+    ranks 3 "$ITERBENCH" $report --seed $seed --plant slow-rank:4 || fault "iterbench: $(cat "$dir/err")"
+    python3 -c "import json
+j = json.load(open('$dir/out'))
+v = j['verdict']
+assert len(j['ranks']) == 3 and j['config']['batch'] == 8 and j['steps'] > 3, j
+assert v['limit'] == 'straggler' and v['rank'] == $seed + 1 and v['of'] == 'loading' and v['gain'] > 0.5, v
+assert j['ranks'][v['rank']]['stage'] == 'takes-time', j['ranks']
+for r in j['ranks']: assert abs(r['load_s'] + r['compute_s'] + r['wait_s'] - j['slowest_s']) < 1e-6, (r, j['slowest_s'])" ||
+        fault "iterbench: slow rank $((seed + 1)): $(cat "$dir/out")"
+    python3 "$source/tests/check_json.py" "$source/docs/json.md" Ranks <"$dir/out" || fault "JSON keys of ranks"
+done
+ranks 2 "$ITERBENCH" --data synthetic:cifar10 --chain "normalize | to:f32,nchw" --seconds 0.5 || fault "iterbench without a model: $(cat "$dir/err")"
+[ "$(grep -c '^rate' "$dir/out")" = 1 ] || fault "iterbench: not one report: $(cat "$dir/out")"
+ranks 2 "$ITERBENCH" --data synthetic:cifar10 --ranks 1 --seconds 0.5 || fault "iterbench --ranks 1: $(cat "$dir/err")"
+[ "$(grep -c '^rate' "$dir/out")" = 2 ] || fault "--ranks 1: not a report of each process: $(cat "$dir/out")"
+ranks 2 "$ITERBENCH" --data synthetic:cifar10 --hash && fault "--hash with ranks: status 0"
+says "--hash is for one process" "an option that ranks do not have"
+ranks 2 "$ITERBENCH" --data "mnist:$dir/nowhere" && fault "no data: status 0"
+says "rank 0: $dir/nowhere" "no data"
 exit $bad

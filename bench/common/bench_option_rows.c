@@ -35,8 +35,10 @@ const option_row bench_option_rows[] = {
      "what happens to a short last batch (keep)"},
     {"prefetch", COUNT, AT(prefetch), "N", 0, 1, 4096, LOADS,
      "batches made ahead (as many as keep the workers busy)"},
-    {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN | BENCH_VERIFY,
-     "number of ranks, all in this process (1)"},
+    {"ranks", RANKS, AT(ranks), "N|auto", 0, 1, 4096, RUNS | BENCH_PLAN | BENCH_VERIFY,
+     "ranks in this process; auto: under mpirun or srun a run's processes are the ranks, and "
+     "--batch "
+     "is that of all of them (auto)"},
     {"stall-ms", COUNT, AT(stall_ms), "MS", 0, 1, UINT32_MAX, RUNS,
      "if a batch takes longer than this, report on stderr where it is stuck (never)"},
     {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, MEASURES,
@@ -98,7 +100,7 @@ const option_row bench_option_rows[] = {
     {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
      "plant a bottleneck to test the verdict: slow-disk, slow-decode, slow-transform, slow-worker, "
      "few-workers, one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, "
-     "oversubscribed, slow-remote, throttled"},
+     "oversubscribed, slow-remote, throttled, slow-rank"},
     {"restart", TEXT, AT(restart), "AT:RANKS|none", 0, 0, 0, BENCH_VERIFY,
      "save after AT batches of all ranks, and go on with RANKS ranks (drawn by the seed)"},
     {"promise", CHOICE, AT(promise), "auto|once|at-most-once|draws", 0, 0, 0, BENCH_VERIFY,

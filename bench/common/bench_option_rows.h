@@ -19,6 +19,7 @@ typedef enum option_kind {
     CHOICE,
     FLAG,
     WORKERS,
+    RANKS,
     START,
     DEVICE
 } option_kind;

@@ -134,6 +134,11 @@ static bool store(const option_row *row, const char *text, bench_options *out) {
         if (!read_count(text, &end, &number) || *end != '\0' || number > row->max) return false;
         *(int64_t *)at = (int64_t)number;
         return true;
+    case RANKS:
+        out->any_ranks = strcmp(text, "auto") == 0;
+        if (out->any_ranks) return true;
+        if (!read_count(text, &end, &number) || *end != '\0') return false;
+        break;
     case COUNT:
         if (!read_count(text, &end, &number) || *end != '\0') return false;
         break;
@@ -156,8 +161,9 @@ static const option_row *find(const char *name, size_t length, bench_command com
 
 static iter_status fail_value(const option_row *row, const char *text, iter_error *err) {
     const unsigned long long least = row->min, most = row->max;
+    const bool or_auto = row->kind == WORKERS || row->kind == RANKS;
     const char *words = row->kind == CHOICE || row->kind == DEVICE ? row->value
-                        : row->kind == WORKERS                     ? "auto"
+                        : or_auto                                  ? "auto"
                                                                    : "";
     char range[96] = "", hint[BENCH_HINT];
     if (row->kind == TEXTS)
@@ -166,13 +172,12 @@ static iter_status fail_value(const option_row *row, const char *text, iter_erro
     if (row->kind == SIZE)
         snprintf(range, sizeof(range), "%s (k, M, G, KiB, MiB or GiB may follow)",
                  least > 0 ? " above 0" : "");
-    else if (row->kind == WORKERS || (row->kind == COUNT && row->max < UINT32_MAX))
+    else if (or_auto || (row->kind == COUNT && row->max < UINT32_MAX))
         snprintf(range, sizeof(range), " from %llu to %llu", least, most);
     else if (row->kind == COUNT && least > 0)
         snprintf(range, sizeof(range), " of at least %llu", least);
     return bench_fail(err, ITER_EINVAL, "--%s wants %s%s%s, not '%s'%s", row->name, row->value,
-                      range, row->kind == WORKERS ? " or auto" : "", text,
-                      bench_hint(text, words, "", hint));
+                      range, or_auto ? " or auto" : "", text, bench_hint(text, words, "", hint));
 }
 
 /* The commands' names, separated by commas. */
@@ -210,6 +215,7 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                                 bench_options *out, iter_error *err) {
     *out = (bench_options){.batch = 64,
                            .ranks = 1,
+                           .any_ranks = true,
                            .shuffle = ITER_SHUFFLE_FULL,
                            .last_batch = ITER_LAST_KEEP,
                            .pairs = 15};
@@ -353,6 +359,14 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.rank = rank;
     out.ranks = (uint32_t)options->ranks;
     out.memory.share = ITER_SHARE_NO; /* all ranks are in this process and use one dataset */
+    if (options->job != NULL) {
+        out.batch_size = 0;
+        out.global_batch = (uint32_t)options->batch;
+        out.rank = options->job->rank;
+        out.ranks = options->job->ranks;
+        out.local_ranks = options->job->local_ranks;
+        out.memory.share = ITER_SHARE_AUTO;
+    }
     out.seed = options->seed;
     out.shuffle = options->shuffle;
     out.last_batch = options->last_batch;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include <iter/loader.h>
+#include <iter/ranks.h>
 
 /** The commands; an option names those that know it. */
 typedef enum bench_command {
@@ -68,7 +69,12 @@ typedef struct bench_options {
     int64_t workers;
     int32_t source, shuffle, last_batch, on_error; /* the library's enums */
     const char *sampler;
-    uint64_t prefetch, ranks, seed, memory, max_sample_bytes, max_failures;
+    uint64_t prefetch, seed, memory, max_sample_bytes, max_failures;
+    uint64_t ranks; /* loaders in this process; 1 with `job` */
+    bool any_ranks; /* --ranks auto: as the launcher says */
+    /* set by programs: this process is one rank of several, and `batch` is that of all of them;
+     * NULL = it is alone */
+    const iter_ranks *job;
     bool o_direct;
     bool ragged; /* rows of different lengths are delivered without padding */
     bool has_start;

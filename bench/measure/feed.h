@@ -97,6 +97,8 @@ void feed_from(feed_trainer *feed, bench_arm *arm);
 /* feed_model.c: functions that need the trainer. If it was not built, they fail with
  * EUNSUPPORTED. */
 iter_status feed_model_chain(const bench_options *options, char chain[96], iter_error *err);
+/** Backend, optimiser, threads and seed that a run asks for. */
+void feed_model_options(const bench_options *options, iter_trainer_options *out);
 iter_status feed_model_open(feed_trainer *feed, iter_error *err);
 /** Takes a step, or queues it on a GPU. Queued steps are finished when feed_model_settle()
  * returns. */

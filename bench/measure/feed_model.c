@@ -33,18 +33,23 @@ iter_status feed_model_chain(const bench_options *options, char chain[96], iter_
     return ITER_OK;
 }
 
+void feed_model_options(const bench_options *options, iter_trainer_options *out) {
+    *out = (iter_trainer_options)ITER_TRAINER_OPTIONS_INIT;
+    out->backend = backend_of(options);
+    out->optimizer = recipes[options->model].optimizer;
+    out->threads = (uint32_t)options->threads;
+    out->seed = options->seed;
+    out->precision = options->precision;
+    out->algorithms = options->algorithms;
+    out->device = options->device;
+}
+
 iter_status feed_model_open(feed_trainer *feed, iter_error *err) {
     const bench_options *options = &feed->options;
+    iter_trainer_options opt;
     iter_status s = iter_model_parse(bench_model_text(options->model), &feed->model, err);
     if (s < 0) return s;
-    iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
-    opt.backend = backend_of(options);
-    opt.optimizer = recipes[options->model].optimizer;
-    opt.threads = (uint32_t)options->threads;
-    opt.seed = options->seed;
-    opt.precision = options->precision;
-    opt.algorithms = options->algorithms;
-    opt.device = options->device;
+    feed_model_options(options, &opt);
     return iter_trainer_create(feed->model, feed->replay.loaders[0], &opt, &feed->trainer, err);
 }
 

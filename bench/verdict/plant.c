@@ -1,5 +1,5 @@
 /*
- * plant.c - thirteen bottlenecks, each made in the way that a real one arises.
+ * plant.c - fourteen bottlenecks, each made in the way that a real one arises.
  *
  * The time of a planted stage, decoder or disk is computed from the consumer: FACTOR times the
  * consumer's time for a sample. If that is not known beforehand, it is FACTOR times 20
@@ -23,9 +23,10 @@
 #include "bench/common/wrapped.h"
 #include "bench/verdict/plant_server.h"
 
-#define KINDS                                                                     \
-    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|one-at-a-time|" \
-    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed|slow-remote|throttled"
+#define KINDS                                                                              \
+    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|one-at-a-time|"          \
+    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed|slow-remote|throttled|" \
+    "slow-rank"
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
@@ -188,6 +189,13 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return plant_remote(options, slow_us * 1e-6 * CONNECTIONS, 0, made, out, err);
     if (strcmp(kind, "throttled") == 0)
         return plant_remote(options, 0, 1e6 / (slow_us * REFUSING), made, out, err);
+    if (strcmp(kind, "slow-rank") == 0) {
+        if (options->job == NULL || options->job->ranks < 2)
+            return bench_fail(err, ITER_EINVAL,
+                              "slow-rank: wants several ranks, by mpirun or srun");
+        return plant_in_chain(made, out, err, "takes-time:times=%.3f,rank=%llu", factor,
+                              (unsigned long long)(options->seed + 1) % options->job->ranks);
+    }
     if (strcmp(kind, "slow-decode") == 0)
         return plant_decoder(options, slow_us * hands, made, out, err);
     if (strcmp(kind, "slow-transform") == 0)
