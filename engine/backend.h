@@ -34,6 +34,17 @@ typedef enum engine_run {
     ENGINE_RUN_TRAIN     /* as ENGINE_RUN_GRADIENT, then the update */
 } engine_run;
 
+/* A parameter's gradient where the backend keeps it, in the backend's own order and padding, as
+ * numbers of type `real`. Dense: n of them. Of a table: the rows that are not zero. */
+typedef struct engine_gradient {
+    int64_t n;          /* 0 = a table */
+    const void *values; /* [n]; of a table [n_rows, ld], of which the first `units` count */
+    const int32_t *ids; /* [n_rows] numbers of the rows, ascending, all different */
+    int64_t n_rows, units, ld;
+    int64_t table_rows; /* rows of the whole table; 0 = dense */
+    int64_t most;       /* n_rows of any run is at most this */
+} engine_gradient;
+
 /* One batch, already checked by the trainer: shapes and dtypes are those of the net, class labels
  * are inside the classes, ids inside the embedding. If labels or ids are on a device, the backend
  * checks them. Borrowed for the call. If there is a source, the tensors are those on the device. */
@@ -59,6 +70,10 @@ typedef struct engine_batch {
     /* The batch that owns data and label if they are on the device: the stream waits for it and
      * releases it. NULL = host memory. */
     iter_batch *source;
+    /* For ENGINE_RUN_GRADIENT, or NULL: may be called during the run, with what gradients() will
+     * say of a dense gradient and its number there, as soon as the run changes it no more. */
+    void (*ready)(void *user, int32_t g, const engine_gradient *gradient);
+    void *user;
 } engine_batch;
 
 typedef struct engine_outcome {
@@ -68,17 +83,6 @@ typedef struct engine_outcome {
      * it gave the batch back: the run itself is queued and counts. */
     bool pending;
 } engine_outcome;
-
-/* A parameter's gradient where the backend keeps it, in the backend's own order and padding, as
- * numbers of type `real`. Dense: n of them. Of a table: the rows that are not zero. */
-typedef struct engine_gradient {
-    int64_t n;          /* 0 = a table */
-    const void *values; /* [n]; of a table [n_rows, ld], of which the first `units` count */
-    const int32_t *ids; /* [n_rows] numbers of the rows, ascending, all different */
-    int64_t n_rows, units, ld;
-    int64_t table_rows; /* rows of the whole table; 0 = dense */
-    int64_t most;       /* n_rows of any run is at most this */
-} engine_gradient;
 
 typedef enum engine_trouble {
     ENGINE_TROUBLE_NONE,

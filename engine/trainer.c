@@ -339,7 +339,7 @@ static iter_status make_job(iter_trainer *trainer, const iter_loader *loader,
     return iter__job_create(comm, share.micro_batches, share.global_batch, &trainer->job, err);
 }
 
-static iter_status make_sums(iter_trainer *trainer, iter_error *err) {
+static iter_status make_sums(iter_trainer *trainer, uint64_t bucket_bytes, iter_error *err) {
     engine_job *job = trainer->job;
     engine_gradient shapes[ENGINE_MAX_PARAMS];
     if (!trainer->ops->gradients)
@@ -350,8 +350,8 @@ static iter_status make_sums(iter_trainer *trainer, iter_error *err) {
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
                                  "keep_input_gradient: not with several ranks or micro-batches");
     const int32_t n = trainer->ops->gradients(trainer->state, shapes);
-    return iter__sums_create(job->comm, job->n_leaves, trainer->ops->real, shapes, n, &job->sums,
-                             err);
+    return iter__sums_create(job->comm, job->n_leaves, trainer->ops->real, shapes, n, bucket_bytes,
+                             &job->sums, err);
 }
 
 /* Adds a claim whose value is a number. */
@@ -398,12 +398,12 @@ static iter_status compare_ranks(iter_trainer *trainer, iter_loader *loader, ite
 }
 
 /* The last part of create(). Even a rank that failed comes here, because the others wait. */
-static iter_status join_job(iter_trainer *trainer, iter_loader *loader, iter_status status,
-                            iter_error *err) {
+static iter_status join_job(iter_trainer *trainer, iter_loader *loader, uint64_t bucket_bytes,
+                            iter_status status, iter_error *err) {
     iter_error own = {ITER_OK, ""};
     if (!trainer->job) return status;
     if (status < 0 && err) own = *err;
-    if (status >= 0) status = make_sums(trainer, &own);
+    if (status >= 0) status = make_sums(trainer, bucket_bytes, &own);
     status = iter__job_agree(trainer->job, status, NULL, "", &own);
     if (status >= 0) status = compare_ranks(trainer, loader, &own);
     if (status < 0 && err) *err = own;
@@ -443,7 +443,7 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
     if (status >= 0) status = make_buffers(trainer, err);
     if (status >= 0) status = make_backend(trainer, &opt, err);
     if (status >= 0) status = make_weights(trainer, err);
-    status = join_job(trainer, loader, status, err);
+    status = join_job(trainer, loader, opt.bucket_bytes, status, err);
     if (status >= 0) status = write_plan_text(trainer, err);
     if (status < 0) {
         iter_trainer_destroy(trainer);
@@ -538,6 +538,11 @@ uint32_t iter_trainer_ranks(const iter_trainer *trainer, iter_rank_stats *out, u
     for (uint32_t i = 0; i < job->comm->ranks && i < capacity; i++)
         out[i] = job->stats[i];
     return job->comm->ranks;
+}
+
+uint32_t iter_trainer_buckets(const iter_trainer *trainer, iter_bucket_stats *out,
+                              uint32_t capacity) {
+    return trainer->job ? iter__sums_buckets(trainer->job->sums, out, capacity) : 0;
 }
 
 const char *iter_trainer_plan_text(const iter_trainer *trainer) {

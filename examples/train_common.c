@@ -108,6 +108,7 @@ static iter_status open_trainer(run *r, iter_error *err) {
     opt.algorithms = r->options.algorithms;
     opt.device = r->options.device;
     opt.communicator = r->comm;
+    opt.bucket_bytes = r->options.bucket_bytes;
     return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
 }
 
@@ -338,6 +339,7 @@ static iter_status report(run *r, iter_error *err) {
     sum->data = r->train_spec;
     sum->layout = r->layout;
     sum->trainer = iter_trainer_describe(r->trainer);
+    sum->n_buckets = iter_trainer_buckets(r->trainer, sum->buckets, 64);
     if (r->n_rows > 0) train_table(r->out, sum, r->rows, r->n_rows);
     FILE *json = r->json;
     r->json = NULL; /* it will be closed */

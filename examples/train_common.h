@@ -55,6 +55,7 @@ typedef struct train_options {
     int32_t ranks;                                   /* 0 = as the launcher says, 1 = no others */
     int64_t workers;
     uint64_t micro_batches; /* 0 = ranks, rounded up to a power of two */
+    uint64_t bucket_bytes;  /* 0 = the trainer's */
     uint64_t timeout;       /* seconds to wait for other ranks; 0 = the library's */
     uint64_t epochs, batch, seed, threads, limit_steps;
     const char *data, *test, *network, *backend, *checkpoint, *json;
@@ -78,6 +79,8 @@ typedef struct train_summary {
     const char *stopped;        /* why the run ended early, or NULL */
     char checkpoint_error[512]; /* of the last save, or "" */
     iter_trainer_info trainer;
+    iter_bucket_stats buckets[64];
+    uint32_t n_buckets;       /* of which the first 64 are known */
     iter_loader_stats loader; /* of the training split */
     double seconds, wait_seconds;
 } train_summary;

@@ -41,6 +41,9 @@ static const flag_row rows[] = {
     {"micro-batches", COUNT, AT(micro_batches), "N", 1, 4096,
      "equal parts of a batch whose gradients are summed in a fixed order: the same bits for any "
      "number of ranks (ranks, rounded up to a power of two; with --resume the checkpoint's)"},
+    {"bucket-bytes", COUNT, AT(bucket_bytes), "N", 1, UINT64_MAX,
+     "with several ranks: gradients are summed in pieces of at least so many bytes, while the "
+     "layers before theirs go backward (1 MiB)"},
     {"timeout", COUNT, AT(timeout), "SECONDS", 1, 1 << 20,
      "with several ranks: how long one waits for the others (300)"},
     {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,

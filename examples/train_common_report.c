@@ -162,6 +162,15 @@ static void put_number(FILE *out, const char *key, double value, const char *end
         fprintf(out, "\"%s\": null%s", key, end);
 }
 
+static void put_buckets(FILE *out, const train_summary *sum) {
+    fputs("\"buckets\": [", out);
+    for (uint32_t i = 0; i < sum->n_buckets && i < 64; i++) {
+        fprintf(out, "%s{\"bytes\": %" PRIu64 ", ", i > 0 ? ", " : "", sum->buckets[i].bytes);
+        put_number(out, "lead_seconds", sum->buckets[i].lead_seconds, "}");
+    }
+    fputs("],\n  ", out);
+}
+
 static void put_json(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
     const train_options *options = sum->options;
     char device[16], word[32];
@@ -191,6 +200,8 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
     fprintf(out, "\"ranks\": %u,\n  \"micro_batches\": %u,\n  ", sum->trainer.ranks,
             sum->trainer.micro_batches);
     put_number(out, "communicate_seconds", sum->trainer.communicate_seconds, ",\n  ");
+    put_number(out, "sum_seconds", sum->trainer.sum_seconds, ",\n  ");
+    put_buckets(out, sum);
     put_number(out, "convert_seconds", sum->trainer.convert_seconds, ",\n  ");
     put_number(out, "seconds", sum->seconds, ",\n  ");
     put_number(out, "wait_share", share(sum->wait_seconds, sum->seconds), ",\n  ");

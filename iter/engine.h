@@ -220,10 +220,13 @@ typedef struct iter_trainer_options {
     /* Trains with the other ranks of the communicator, which must outlive the trainer; NULL =
      * alone. See "Several ranks". */
     iter_communicator *communicator;
+    /* Gradients of several ranks are summed while the layers before theirs still go backward, in
+     * pieces of at least so many bytes. 0 = 1 MiB. Results do not depend on it. */
+    uint64_t bucket_bytes;
 } iter_trainer_options;
 
 #define ITER_TRAINER_OPTIONS_INIT \
-    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Plans the model for the batches of a loader, initialises the weights, and allocates all memory
@@ -517,6 +520,19 @@ typedef struct iter_rank_stats {
  * trainer alone. */
 ITER_API uint32_t iter_trainer_ranks(const iter_trainer *trainer, iter_rank_stats *out,
                                      uint32_t capacity);
+
+/** A piece of the dense gradients, which travels by itself; see `bucket_bytes`. */
+typedef struct iter_bucket_stats {
+    uint64_t bytes;
+    /* Over the steps so far: how long before the end of this rank's backward passes it was ready.
+     * While it travels for no longer than that, it costs nothing. */
+    double lead_seconds;
+} iter_bucket_stats;
+
+/** Copies the first `capacity` buckets, in the order in which they travel. Returns how many there
+ * are; 0 for a trainer alone. */
+ITER_API uint32_t iter_trainer_buckets(const iter_trainer *trainer, iter_bucket_stats *out,
+                                       uint32_t capacity);
 
 /** The plan as text: one line per layer with shapes, parameters and what computes it. Valid as long
  * as the trainer. */

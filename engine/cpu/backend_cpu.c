@@ -58,11 +58,34 @@ static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *er
     return ITER_OK;
 }
 
+static engine_gradient dense_gradient(const cpu_param *param) {
+    return (engine_gradient){.n = param->n_elements, .values = param->gradient};
+}
+
+static int32_t n_gradients(const cpu_plan *plan) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_nodes; i++)
+        n += plan->nodes[i]->n_params;
+    return n;
+}
+
+/* Hands over the gradients of a node, which no node before it changes. `end` is the number of the
+ * first gradient after them. */
+static void hand_over(const cpu_node *node, const engine_batch *batch, int32_t end) {
+    for (int32_t p = node->n_params - 1; p >= 0 && !node->ops->describe; p--) {
+        const engine_gradient gradient = dense_gradient(&node->params[p]);
+        batch->ready(batch->user, end - node->n_params + p, &gradient);
+    }
+}
+
 static iter_status go_backward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
+    int32_t end = n_gradients(plan);
     for (int32_t i = plan->n_nodes - 1; i >= 0; i--) {
         cpu_node *node = plan->nodes[i];
         const iter_status status = node->ops->backward(node, run, err);
         if (status < 0) return fail_at(node, status, err);
+        if (run->batch->ready) hand_over(node, run->batch, end);
+        end -= node->n_params;
     }
     return ITER_OK;
 }
@@ -169,8 +192,7 @@ static int32_t cpu_gradients(void *state, engine_gradient *out) {
             if (node->ops->describe)
                 node->ops->describe(node, p, &out[n]);
             else
-                out[n] = (engine_gradient){.n = node->params[p].n_elements,
-                                           .values = node->params[p].gradient};
+                out[n] = dense_gradient(&node->params[p]);
     }
     return n;
 }

@@ -59,7 +59,7 @@ static iter_status check_place(const iter_communicator *comm, iter_error *err) {
 static iter_status open_mpi(iter_communicator *comm, iter_error *err) {
     const engine_comm_ops *ops = NULL;
     ENGINE_TRY(open_module(&ops, err));
-    ENGINE_TRY(ops->open(&comm->state, &comm->rank, &comm->ranks, err));
+    ENGINE_TRY(ops->open(comm, err));
     comm->ops = ops;
     return check_place(comm, err);
 }
@@ -77,7 +77,7 @@ iter_status iter_communicator_open(const char *kind, uint32_t timeout_s, iter_co
             err, ITER_EINVAL, "communicator '%.40s' is unknown; there are auto, mpi, none", kind);
     iter_communicator *comm = iter__engine_alloc(1, sizeof(*comm));
     if (!comm) return iter__engine_fail(err, ITER_ENOMEM, "communicator: out of memory");
-    comm->ranks = 1;
+    comm->ranks = comm->lanes = 1;
     comm->timeout_s = timeout_s ? timeout_s : TIMEOUT_S;
     const iter_status status = mpi ? open_mpi(comm, err) : ITER_OK;
     if (status < 0) {
@@ -104,15 +104,16 @@ uint32_t iter_communicator_ranks(const iter_communicator *comm) {
     return comm ? comm->ranks : 1;
 }
 
-iter_status iter__comm_gather(iter_communicator *comm, const engine_blocks *all, iter_error *err) {
+iter_status iter__comm_gather(iter_communicator *comm, uint32_t lane, const engine_blocks *all,
+                              iter_error *err) {
     if (comm->ranks == 1) return ITER_OK;
-    return comm->ops->gather(comm->state, all, comm->timeout_s, err);
+    return comm->ops->gather(comm->state, lane, all, comm->timeout_s, err);
 }
 
-iter_status iter__comm_exchange(iter_communicator *comm, const engine_blocks *send,
+iter_status iter__comm_exchange(iter_communicator *comm, uint32_t lane, const engine_blocks *send,
                                 const engine_blocks *receive, iter_error *err) {
     if (comm->ranks > 1)
-        return comm->ops->exchange(comm->state, send, receive, comm->timeout_s, err);
+        return comm->ops->exchange(comm->state, lane, send, receive, comm->timeout_s, err);
     memcpy((char *)receive->base + receive->at[0], (const char *)send->base + send->at[0],
            send->bytes[0]);
     return ITER_OK;
@@ -138,7 +139,7 @@ iter_status iter_communicator_gather(iter_communicator *comm, const void *mine, 
     }
     memcpy(padded_all + at[rank], mine, bytes);
     const engine_blocks blocks = {padded_all, at, sizes};
-    const iter_status status = iter__comm_gather(comm, &blocks, err);
+    const iter_status status = iter__comm_gather(comm, 0, &blocks, err);
     for (uint32_t i = 0; status >= 0 && i < ranks; i++)
         memcpy((char *)all + i * bytes, padded_all + at[i], bytes);
     iter__engine_free(block);

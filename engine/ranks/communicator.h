@@ -11,7 +11,7 @@
 
 #include <iter/engine.h>
 
-#define ENGINE_COMM_VERSION 1
+#define ENGINE_COMM_VERSION 2
 #define ENGINE_COMM_SYMBOL  "iter__communicator_module"
 
 /* One block of bytes per rank, all multiples of 4: block i lies at base + at[i]. */
@@ -20,21 +20,22 @@ typedef struct engine_blocks {
     const uint64_t *at, *bytes; /* [ranks] */
 } engine_blocks;
 
-/* All ranks make the same calls in the same order, from one thread. A call that waits for longer
- * than timeout_s fails with ETIMEDOUT, and its message names the ranks that did not come, if that
- * is known. After an error only end_all() and close() are legal. */
+/* All ranks make the same calls in the same order, in each lane. A call that waits for longer than
+ * timeout_s fails with ETIMEDOUT, and its message names the ranks that did not come, if that is
+ * known. After an error only end_all() and close() are legal. */
 typedef struct engine_comm_ops {
     uint32_t version; /* ENGINE_COMM_VERSION */
     const char *name;
-    iter_status (*open)(void **out_state, uint32_t *out_rank, uint32_t *out_ranks, iter_error *err);
+    /* Fills in state, rank, ranks and lanes; the same lanes on all ranks. */
+    iter_status (*open)(iter_communicator *comm, iter_error *err);
     void (*close)(void *state);
     /* Fills in the blocks of all other ranks. The caller's own is in its place before. */
-    iter_status (*gather)(void *state, const engine_blocks *all, uint32_t timeout_s,
+    iter_status (*gather)(void *state, uint32_t lane, const engine_blocks *all, uint32_t timeout_s,
                           iter_error *err);
     /* Sends block i of `send` to rank i; block i of `receive` comes from rank i. The caller's own
      * block is copied. */
-    iter_status (*exchange)(void *state, const engine_blocks *send, const engine_blocks *receive,
-                            uint32_t timeout_s, iter_error *err);
+    iter_status (*exchange)(void *state, uint32_t lane, const engine_blocks *send,
+                            const engine_blocks *receive, uint32_t timeout_s, iter_error *err);
     /* Ends the processes of all ranks; may return. */
     void (*end_all)(void *state);
 } engine_comm_ops;
@@ -45,11 +46,15 @@ struct iter_communicator {
     const engine_comm_ops *ops;
     void *state;
     uint32_t rank, ranks, timeout_s;
+    /* Each lane may be used by a thread of its own. Lane 0 answers as fast as it can; lane 1, if
+     * there is one, leaves the core to others while it waits. */
+    uint32_t lanes;
 };
 
 /* As the operations. With one rank nothing is sent. */
-iter_status iter__comm_gather(iter_communicator *comm, const engine_blocks *all, iter_error *err);
-iter_status iter__comm_exchange(iter_communicator *comm, const engine_blocks *send,
+iter_status iter__comm_gather(iter_communicator *comm, uint32_t lane, const engine_blocks *all,
+                              iter_error *err);
+iter_status iter__comm_exchange(iter_communicator *comm, uint32_t lane, const engine_blocks *send,
                                 const engine_blocks *receive, iter_error *err);
 
 #endif

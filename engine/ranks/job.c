@@ -52,7 +52,7 @@ iter_status iter__job_create(iter_communicator *comm, uint32_t n_leaves, int64_t
     job->comm = comm;
     job->n_leaves = n_leaves;
     job->global_batch = global_batch;
-    job->n_own = iter__sums_share(n_leaves, comm->rank, comm->ranks, &job->first);
+    job->n_own = iter__tree_share(n_leaves, comm->rank, comm->ranks, &job->first);
     job->max_own = (n_leaves + comm->ranks - 1) / comm->ranks;
     if (!take_memory(job)) {
         iter__job_destroy(job);
@@ -100,7 +100,7 @@ static iter_status say(engine_job *job, int32_t turn, iter_status status, uint64
         bytes[i] = job->block_bytes;
     }
     const engine_blocks all = {job->blocks, at, bytes};
-    return iter__comm_gather(job->comm, &all, err);
+    return iter__comm_gather(job->comm, 0, &all, err);
 }
 
 static const char *turn_text(int32_t turn) {
@@ -131,12 +131,31 @@ static iter_status hear(const engine_job *job, iter_error *err) {
     return ITER_OK;
 }
 
+/* A step is not taken, but ranks may have begun to send their sums: all take part in that. */
+static void drop_step(engine_job *job) {
+    bool any = false;
+    for (uint32_t i = 0; i < job->comm->ranks; i++)
+        any |= word_of(job, i)->turn == ENGINE_TURN_STEP;
+    if (!any || !job->sums) return;
+    if (word_of(job, job->comm->rank)->turn != ENGINE_TURN_STEP) iter__sums_begin(job->sums);
+    iter__sums_fill(job->sums);
+    iter__sums_drop(job->sums);
+}
+
+static iter_status meet(engine_job *job, engine_turn turn, iter_status status, uint64_t same,
+                        iter_error *err) {
+    ENGINE_TRY(say(job, (int32_t)turn, status, same, err));
+    status = hear(job, err);
+    if (status < 0) drop_step(job);
+    return status;
+}
+
 static void add_up(engine_job *job) {
     uint32_t n = 0;
     job->total = (engine_leaf){0};
     for (uint32_t i = 0; i < job->comm->ranks; i++) {
         uint32_t first;
-        const uint32_t own = iter__sums_share(job->n_leaves, i, job->comm->ranks, &first);
+        const uint32_t own = iter__tree_share(job->n_leaves, i, job->comm->ranks, &first);
         const engine_leaf *leaves = leaves_of(job, i);
         for (uint32_t k = 0; k < own; k++) {
             job->losses[n++] = leaves[k].loss;
@@ -144,7 +163,7 @@ static void add_up(engine_job *job) {
             job->total.n_correct += leaves[k].n_correct;
         }
     }
-    job->total.loss = iter__sums_of(job->losses, n);
+    job->total.loss = iter__tree_sum(job->losses, n);
 }
 
 static double own_seconds(const engine_job *job, uint32_t rank) {
@@ -169,8 +188,8 @@ static void count_time(engine_job *job) {
 }
 
 iter_status iter__job_turn(engine_job *job, engine_turn turn, iter_status status, iter_error *err) {
-    ENGINE_TRY(say(job, (int32_t)turn, status, 0, err));
-    ENGINE_TRY(hear(job, err));
+    if (turn == ENGINE_TURN_STEP) iter__sums_fill(job->sums);
+    ENGINE_TRY(meet(job, turn, status, 0, err));
     add_up(job);
     if (turn == ENGINE_TURN_STEP) count_time(job);
     return ITER_OK;
@@ -178,8 +197,7 @@ iter_status iter__job_turn(engine_job *job, engine_turn turn, iter_status status
 
 iter_status iter__job_agree(engine_job *job, iter_status status, const uint64_t *same,
                             const char *what, iter_error *err) {
-    ENGINE_TRY(say(job, ENGINE_TURN_AGREE, status, same ? *same : 0, err));
-    ENGINE_TRY(hear(job, err));
+    ENGINE_TRY(meet(job, ENGINE_TURN_AGREE, status, same ? *same : 0, err));
     for (uint32_t i = 1; i < job->comm->ranks; i++)
         if (word_of(job, i)->same != word_of(job, 0)->same)
             return iter__engine_fail(err, ITER_EINVAL, "%s differs on rank %u from rank 0's", what,
@@ -188,8 +206,7 @@ iter_status iter__job_agree(engine_job *job, iter_status status, const uint64_t 
 }
 
 iter_status iter__job_go_on(engine_job *job, bool wants, bool *out_all_want, iter_error *err) {
-    ENGINE_TRY(say(job, ENGINE_TURN_GO_ON, ITER_OK, wants, err));
-    ENGINE_TRY(hear(job, err));
+    ENGINE_TRY(meet(job, ENGINE_TURN_GO_ON, ITER_OK, wants, err));
     *out_all_want = true;
     for (uint32_t i = 0; i < job->comm->ranks; i++)
         *out_all_want &= word_of(job, i)->same == 1;
@@ -248,13 +265,22 @@ static iter_status fail_claim(const engine_claim *first, const engine_claim *oth
 iter_status iter__job_compare(engine_job *job, const engine_claim *claims, int32_t n,
                               iter_error *err) {
     const uint32_t ranks = job->comm->ranks;
-    const size_t bytes = (size_t)n * sizeof(*claims);
-    engine_claim *all = iter__engine_alloc(ranks, bytes);
+    const size_t size = (size_t)n * sizeof(*claims);
+    uint64_t *at = job->lists, *bytes = at + ranks;
+    engine_claim *all = iter__engine_alloc(ranks, size);
     /* Even without memory this rank says so, because the others wait for it. */
     iter_status status =
         all ? ITER_OK : iter__engine_fail(err, ITER_ENOMEM, "no memory to compare ranks");
     status = iter__job_agree(job, status, NULL, "", err);
-    if (status >= 0) status = iter_communicator_gather(job->comm, claims, bytes, all, err);
+    if (status >= 0) {
+        for (uint32_t i = 0; i < ranks; i++) {
+            at[i] = i * size;
+            bytes[i] = size;
+        }
+        memcpy(all + job->comm->rank * (uint32_t)n, claims, size);
+        const engine_blocks blocks = {all, at, bytes};
+        status = iter__comm_gather(job->comm, 0, &blocks, err);
+    }
     for (uint32_t i = 1; status >= 0 && i < ranks; i++)
         for (int32_t k = 0; status >= 0 && k < n; k++)
             if (all[i * (uint32_t)n + (uint32_t)k].bits != all[k].bits)

@@ -9,6 +9,7 @@
 #ifndef ENGINE_RANKS_JOB_H
 #define ENGINE_RANKS_JOB_H
 
+#include "engine/ranks/sum_tree.h"
 #include "engine/ranks/sums.h"
 
 /* What a micro-batch gave. */
@@ -62,7 +63,9 @@ uint64_t iter__job_bytes(const engine_job *job);
 int64_t iter__job_row(const engine_job *job, uint32_t leaf, int64_t m);
 
 /* Exchanges status and leaves; err holds the own error if status is one. Returns the first rank's
- * error, with its number, or OK and the sums in job->total. */
+ * error, with its number, or OK and the sums in job->total. Before a step's
+ * turn come iter__sums_begin() and the own leaves, as far as they went well; after it, if it went
+ * well, iter__sums_finish() or _drop(). */
 iter_status iter__job_turn(engine_job *job, engine_turn turn, iter_status status, iter_error *err);
 
 /* For everything but batches: returns the first rank's error, or OK if there is none. If `same` is

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/backend.h"
+#include "engine/engine_memory.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/trainer_case.h"
 
@@ -23,6 +24,8 @@ typedef struct job {
     const char *model, *backend, *optimizer;
     uint32_t global_batch, micro_batches;
     int32_t last_batch;
+    uint64_t bucket_bytes;
+    bool goes_on;
     uint32_t stop_rank; /* 1 + the rank whose progress ends the second epoch; 0 = none */
     const char *path;   /* a checkpoint, saved after the first epoch, or read before it */
     bool reads;
@@ -93,6 +96,7 @@ static iter_status make_trainer(const job *j, iter_communicator *comm, iter_load
     opt.seed = is_odd(j, comm, "seed") ? 12 : 11;
     opt.threads = 1;
     opt.communicator = comm;
+    opt.bucket_bytes = j->bucket_bytes;
     const iter_status status = iter_trainer_create(model, loader, &opt, out, err);
     iter_model_unref(model);
     return status;
@@ -200,6 +204,34 @@ static iter_status train(job *j, iter_communicator *comm, iter_trainer *trainer,
     return ITER_OK;
 }
 
+/* Steps that fail are not taken, whether a rank has a wrong label or calls something else; the
+ * others go on. */
+static iter_status train_around(job *j, iter_communicator *comm, iter_trainer *trainer,
+                                iter_loader *loader, iter_error *err) {
+    iter_batch *batch;
+    iter_result result;
+    iter_status s;
+    int n_failed = 0;
+    for (int step = 0; (s = iter_loader_next(loader, &batch, err)) == ITER_OK; step++) {
+        if (step == 2) {
+            const bool tests = comm->rank == 1;
+            s = tests ? iter_trainer_test(trainer, batch, &result, err)
+                      : iter_trainer_step(trainer, batch, &result, err);
+            EXPECT_EQ(s, comm->ranks > 1 ? ITER_EINVAL : ITER_OK);
+            if (s < 0)
+                EXPECT(strstr(err->message, "rank 1 tests a batch while rank 0 takes a step"));
+        } else if ((s = iter_trainer_step(trainer, batch, &result, err)) < 0) {
+            EXPECT(strstr(err->message, "is 77, the model has"));
+            n_failed++;
+        } else if (comm->rank == 0) {
+            note_loss(j, &result);
+        }
+        iter_batch_unref(batch);
+    }
+    EXPECT_EQ(n_failed, 1);
+    return s == ITER_END ? ITER_OK : s;
+}
+
 static void one_rank(void *user, iter_communicator *comm) {
     job *j = user;
     iter_error err = {0};
@@ -207,7 +239,9 @@ static void one_rank(void *user, iter_communicator *comm) {
     iter_loader *loader = open_share(j, comm);
     iter_status status = make_trainer(j, comm, loader, &trainer, &err);
     if (status >= 0 && j->reads) status = iter_trainer_load(trainer, loader, j->path, &err);
-    if (status >= 0) status = train(j, comm, trainer, loader, &err);
+    if (status >= 0)
+        status = j->goes_on ? train_around(j, comm, trainer, loader, &err)
+                            : train(j, comm, trainer, loader, &err);
     if (j->want < 0) {
         EXPECT_EQ(status, j->want);
         if (!EXPECT(strstr(err.message, j->message)))
@@ -255,6 +289,7 @@ static void expect_same(const job *a, const job *b, uint32_t ranks) {
 static void test_same_bits(const char *backend) {
     static const char *const models[] = {CNN, GRU, MLP, TIED, SUM};
     static const uint32_t parts[] = {4, 8, 5};
+    static const uint64_t sizes[] = {1, 400, 0};
     for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++)
         for (size_t p = 0; p < (strcmp(backend, "cpu") ? 1 : sizeof(parts) / sizeof(parts[0]));
              p++) {
@@ -263,6 +298,7 @@ static void test_same_bits(const char *backend) {
                            .global_batch = 12,
                            .micro_batches = parts[p],
                            .last_batch = m % 2 ? ITER_LAST_KEEP : ITER_LAST_PAD,
+                           .bucket_bytes = sizes[p], /* of all nets: many buckets, some, one */
                            .bad_label = -1};
             job *alone = run_job(j, 1);
             for (uint32_t ranks = 2; ranks <= parts[p]; ranks++) {
@@ -337,6 +373,53 @@ static void test_failures(void) {
     free_job(run_job(j, 3));
 }
 
+/* Each allocation of a trainer with micro-batches may fail; then nothing is left over. */
+static void test_no_memory(const char *backend) {
+    const job j = {
+        .model = SUM, .backend = backend, .global_batch = 12, .micro_batches = 5, .bad_label = -1};
+    iter_communicator alone = {.ranks = 1};
+    iter_loader *loader = open_share(&j, &alone);
+    iter_status status = ITER_ENOMEM;
+    for (long n = 0; status == ITER_ENOMEM; n++) {
+        const long live = iter__engine_live();
+        iter_error err = {0};
+        iter_trainer *trainer = NULL;
+        iter_model *model = NULL;
+        iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
+        opt.backend = j.backend;
+        opt.threads = 1;
+        EXPECT_OK(iter_model_parse(j.model, &model, &err), &err);
+        iter__engine_fail_after = n;
+        status = iter_trainer_create(model, loader, &opt, &trainer, &err);
+        iter__engine_fail_after = -1;
+        if (status != ITER_ENOMEM) EXPECT(EXPECT_OK(status, &err) && n > 10);
+        iter_trainer_destroy(trainer);
+        iter_model_unref(model);
+        EXPECT_EQ(iter__engine_live(), live);
+    }
+    iter_loader_unref(loader);
+}
+
+static void test_goes_on(const char *backend) {
+    job j = {.model = CNN,
+             .backend = backend,
+             .global_batch = 12,
+             .bad_label = 17,
+             .last_batch = ITER_LAST_KEEP,
+             .micro_batches = 4,
+             .bucket_bytes = 1,
+             .goes_on = true};
+    job *two = run_job(j, 2);
+    j.bucket_bytes = 0;
+    for (uint32_t ranks = 2; ranks <= 4; ranks++) {
+        job *several = run_job(j, ranks);
+        expect_same(two, several, ranks);
+        free_job(several);
+    }
+    EXPECT_EQ(two->n_losses, (ROWS + 11) / 12 - 2);
+    free_job(two);
+}
+
 static void test_stop(void) {
     const job j = {.model = MLP,
                    .backend = "reference",
@@ -400,6 +483,8 @@ int main(void) {
         test_is_the_gradient(*name);
         test_same_bits(*name);
         test_checkpoint(*name);
+        test_goes_on(*name);
+        test_no_memory(*name);
     }
     test_failures();
     test_stop();

@@ -7,12 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 16 };
+enum { MAX_RANKS = 16, LANES = 2 };
+
+typedef struct lane {
+    pthread_barrier_t meet;
+    const engine_blocks *blocks[MAX_RANKS];
+} lane;
 
 typedef struct hub {
     uint32_t ranks;
-    pthread_barrier_t meet;
-    const engine_blocks *blocks[MAX_RANKS];
+    lane lanes[LANES];
 } hub;
 
 typedef struct seat {
@@ -37,32 +41,34 @@ static void copy(char *to, uint64_t wanted, const char *from, uint64_t bytes) {
     if (bytes > 0) memcpy(to, from, bytes);
 }
 
-static iter_status gather(void *state, const engine_blocks *all, uint32_t timeout_s,
+static iter_status gather(void *state, uint32_t which, const engine_blocks *all, uint32_t timeout_s,
                           iter_error *err) {
     seat *s = state;
+    lane *l = &s->hub->lanes[which];
     const uint32_t own = s->comm.rank;
     (void)timeout_s, (void)err;
-    s->hub->blocks[own] = all;
-    pthread_barrier_wait(&s->hub->meet);
+    l->blocks[own] = all;
+    pthread_barrier_wait(&l->meet);
     for (uint32_t i = 0; i < s->hub->ranks; i++)
         if (i != own)
-            copy((char *)all->base + all->at[i], all->bytes[i], block_of(s->hub->blocks[i], i),
-                 s->hub->blocks[i]->bytes[i]);
-    pthread_barrier_wait(&s->hub->meet);
+            copy((char *)all->base + all->at[i], all->bytes[i], block_of(l->blocks[i], i),
+                 l->blocks[i]->bytes[i]);
+    pthread_barrier_wait(&l->meet);
     return ITER_OK;
 }
 
-static iter_status exchange(void *state, const engine_blocks *send, const engine_blocks *receive,
-                            uint32_t timeout_s, iter_error *err) {
+static iter_status exchange(void *state, uint32_t which, const engine_blocks *send,
+                            const engine_blocks *receive, uint32_t timeout_s, iter_error *err) {
     seat *s = state;
+    lane *l = &s->hub->lanes[which];
     const uint32_t own = s->comm.rank;
     (void)timeout_s, (void)err;
-    s->hub->blocks[own] = send;
-    pthread_barrier_wait(&s->hub->meet);
+    l->blocks[own] = send;
+    pthread_barrier_wait(&l->meet);
     for (uint32_t i = 0; i < s->hub->ranks; i++)
-        copy((char *)receive->base + receive->at[i], receive->bytes[i],
-             block_of(s->hub->blocks[i], own), s->hub->blocks[i]->bytes[own]);
-    pthread_barrier_wait(&s->hub->meet);
+        copy((char *)receive->base + receive->at[i], receive->bytes[i], block_of(l->blocks[i], own),
+             l->blocks[i]->bytes[own]);
+    pthread_barrier_wait(&l->meet);
     return ITER_OK;
 }
 
@@ -89,16 +95,20 @@ void thread_ranks_run(uint32_t ranks, void (*one)(void *user, iter_communicator 
                       void *user) {
     static seat seats[MAX_RANKS];
     hub table = {.ranks = ranks};
-    if (ranks > MAX_RANKS || pthread_barrier_init(&table.meet, NULL, ranks) != 0) exit(1);
+    if (ranks > MAX_RANKS) exit(1);
+    for (int i = 0; i < LANES; i++)
+        if (pthread_barrier_init(&table.lanes[i].meet, NULL, ranks) != 0) exit(1);
     for (uint32_t i = 0; i < ranks; i++) {
-        seats[i] = (seat){.hub = &table,
-                          .one = one,
-                          .user = user,
-                          .comm = {.ops = &ops, .rank = i, .ranks = ranks, .timeout_s = 60}};
+        seats[i] = (seat){
+            .hub = &table,
+            .one = one,
+            .user = user,
+            .comm = {.ops = &ops, .rank = i, .ranks = ranks, .timeout_s = 60, .lanes = LANES}};
         seats[i].comm.state = &seats[i];
         if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]) != 0) exit(1);
     }
     for (uint32_t i = 0; i < ranks; i++)
         pthread_join(seats[i].thread, NULL);
-    pthread_barrier_destroy(&table.meet);
+    for (int i = 0; i < LANES; i++)
+        pthread_barrier_destroy(&table.lanes[i].meet);
 }
