@@ -129,13 +129,14 @@ if timeout 60 mpirun --oversubscribe --bind-to none -n 1 "$programs/train_mnist"
 says "rank 1 has another build of the trainer than rank 0" "another build"
 
 # shellcheck disable=SC2086
-ranks 2 "$programs/train_mnist" $mnist --epochs 90000 --timeout 3 &
+ranks 3 "$programs/train_mnist" $mnist --epochs 90000 --timeout 3 &
 job=$!
 sleep 2
 victim=$(ranks_of $job | cut -d ' ' -f 2)
 if [ -z "$victim" ]; then fault "no rank to stop"; else kill -STOP "$victim"; fi
 if wait $job; then fault "the job did not notice that a rank hangs"; fi
 says "waited 3 s for the other ranks; nothing comes from rank" "a rank that hangs"
+grep -q "nothing comes from rank [0-9]*, " "$dir/err" && fault "more than one rank hangs: $(cat "$dir/err")"
 
 # ---- Signals and steps: all ranks end at the same one
 # shellcheck disable=SC2086

@@ -88,7 +88,8 @@ static int wait_until(mpi_state *s, int most_polls, int n, MPI_Request *requests
     }
 }
 
-/* Sends each rank a sign of life, and lists those from which none comes. */
+/* Sends each rank a sign of life, and lists those from which none comes. Requests are tested one by
+ * one, because MPI_Testall() changes none of them before all are done. */
 static void name_missing(mpi_state *s, mpi_lane *lane, char *out, size_t capacity) {
     MPI_Request *requests = calloc((size_t)s->ranks * 2, sizeof(*requests));
     char *signs = calloc((size_t)s->ranks + 1, 1);
@@ -105,9 +106,13 @@ static void name_missing(mpi_state *s, mpi_lane *lane, char *out, size_t capacit
     if (requests && signs) {
         int done = 0;
         wait_until(s, 0, s->ranks, requests, seconds_now() + ANSWER_S, &done);
-        for (int i = 0; !done && i < s->ranks && n < capacity; i++)
-            if (requests[i] != MPI_REQUEST_NULL)
-                n += (size_t)snprintf(out + n, capacity - n, "%s%d", n ? ", " : "", i);
+        pthread_mutex_lock(&s->lock);
+        for (int i = 0; !done && i < s->ranks && n < capacity; i++) {
+            int came = 0;
+            MPI_Test(&requests[i], &came, MPI_STATUS_IGNORE); /* true for the own, which is null */
+            if (!came) n += (size_t)snprintf(out + n, capacity - n, "%s%d", n ? ", " : "", i);
+        }
+        pthread_mutex_unlock(&s->lock);
     }
     /* Memory of requests that are still open cannot be freed; the process is about to end. */
 }

@@ -15,21 +15,25 @@
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
+/* A name without a folder is looked for beside this library first, and so belongs to its build. */
+static void *open_library(const char *path) {
+    Dl_info here;
+    char beside[4096];
+    void *library = NULL;
+    const char *slash = NULL;
+    if (!strchr(path, '/') && dladdr((void *)(uintptr_t)&open_library, &here) && here.dli_fname)
+        slash = strrchr(here.dli_fname, '/');
+    if (slash && snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - here.dli_fname),
+                          here.dli_fname, path) < (int)sizeof(beside))
+        library = dlopen(beside, RTLD_NOW | RTLD_GLOBAL);
+    return library ? library : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
 /* The module is never unloaded: MPI leaves handlers behind. */
 static iter_status open_module(const engine_comm_ops **out, iter_error *err) {
     const char *path = getenv("ITER_MPI_MODULE");
     if (!path || !path[0]) path = ITER_MPI_MODULE;
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!library && !strchr(path, '/')) {
-        Dl_info here;
-        char beside[4096];
-        const char *slash = NULL;
-        if (dladdr((void *)(uintptr_t)&open_module, &here) && here.dli_fname)
-            slash = strrchr(here.dli_fname, '/');
-        if (slash && snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - here.dli_fname),
-                              here.dli_fname, path) < (int)sizeof(beside))
-            library = dlopen(beside, RTLD_NOW | RTLD_GLOBAL);
-    }
+    void *library = open_library(path);
     if (!library)
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
                                  "mpi: %.300s; the module is built where MPI's headers are "
