@@ -319,6 +319,9 @@ Test(source_uring, arena_is_registered_as_far_as_allowed) {
     memset(&f, 0, sizeof f);
     const uid_t me = geteuid();
     if (me == 0) cr_assert_eq(seteuid(65534), 0); /* root may lock any amount */
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    if (faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS) != 0)
+        cr_skip_test("%s: only root may write there", folder);
     struct rlimit limit;
     cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
     limit.rlim_cur = (rlim_t)2 << 20;
