@@ -68,5 +68,7 @@ iter_status yardstick_rates_of(yardstick *yardstick, const bench_options *option
 
 /** Size of the last-level cache in bytes, as the system reports it; 0 = unknown. */
 double yardstick_cache_bytes(void);
+/** The same from a folder like the kernel's "cpu0/cache". */
+double yardstick_cache_in(const char *folder);
 
 #endif

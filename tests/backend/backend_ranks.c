@@ -302,12 +302,14 @@ static void test_same_bits(const char *backend) {
                            .bad_label = -1};
             job *alone = run_job(j, 1);
             for (uint32_t ranks = 2; ranks <= parts[p]; ranks++) {
+                thread_ranks_lanes = 1 + ranks % 2;
                 job *several = run_job(j, ranks);
                 expect_same(alone, several, ranks);
                 free_job(several);
             }
             free_job(alone);
         }
+    thread_ranks_lanes = 2;
 }
 
 /* Whether two sets of weights differ by rounding alone. */

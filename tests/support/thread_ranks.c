@@ -27,6 +27,8 @@ typedef struct seat {
     pthread_t thread;
 } seat;
 
+uint32_t thread_ranks_lanes = LANES;
+
 static const char *block_of(const engine_blocks *blocks, uint32_t i) {
     return (const char *)blocks->base + blocks->at[i];
 }
@@ -99,11 +101,14 @@ void thread_ranks_run(uint32_t ranks, void (*one)(void *user, iter_communicator 
     for (int i = 0; i < LANES; i++)
         if (pthread_barrier_init(&table.lanes[i].meet, NULL, ranks) != 0) exit(1);
     for (uint32_t i = 0; i < ranks; i++) {
-        seats[i] = (seat){
-            .hub = &table,
-            .one = one,
-            .user = user,
-            .comm = {.ops = &ops, .rank = i, .ranks = ranks, .timeout_s = 60, .lanes = LANES}};
+        seats[i] = (seat){.hub = &table,
+                          .one = one,
+                          .user = user,
+                          .comm = {.ops = &ops,
+                                   .rank = i,
+                                   .ranks = ranks,
+                                   .timeout_s = 60,
+                                   .lanes = thread_ranks_lanes}};
         seats[i].comm.state = &seats[i];
         if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]) != 0) exit(1);
     }

@@ -7,6 +7,9 @@
 
 #include "engine/ranks/communicator.h"
 
+/* Lanes of the communicators that are made from now on: 1 or 2, which is the default. */
+extern uint32_t thread_ranks_lanes;
+
 /* Runs one(user, comm) in a thread for each rank, and waits for all of them. */
 void thread_ranks_run(uint32_t ranks, void (*one)(void *user, iter_communicator *comm), void *user);
 
