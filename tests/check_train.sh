@@ -26,8 +26,8 @@ json() {
     python3 -c "import json, math, sys
 j = json.load(open(sys.argv[1]))
 keys = {'program', 'model', 'data', 'loader', 'backend', 'layout', 'stopped', 'checkpoint_error', 'batch', 'workers', 'threads', 'seed', 'steps',
-        'ranks', 'micro_batches', 'communicate_seconds', 'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy',
-        'device', 'device_name', 'precision', 'algorithms', 'resident', 'finish', 'utilisation', 'copied_bytes'}
+        'ranks', 'micro_batches', 'communicate_seconds', 'sum_seconds', 'buckets', 'converted_batches', 'convert_seconds', 'seconds', 'wait_share',
+        'epochs', 'test_accuracy', 'device', 'device_name', 'precision', 'algorithms', 'resident', 'finish', 'utilisation', 'copied_bytes'}
 assert set(j) == keys, set(j) ^ keys
 for i, e in enumerate(j['epochs']):
     assert set(e) == {'epoch', 'rows', 'seconds', 'loss', 'train_accuracy', 'test_accuracy', 'test_loss', 'wait_share'}, e

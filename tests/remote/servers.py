@@ -19,7 +19,8 @@ def free_port():
 
 
 def wait_for(port):
-    for _ in range(300):
+    until = time.monotonic() + 90  # moto's imports alone take seconds, and on a busy machine many
+    while time.monotonic() < until:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
