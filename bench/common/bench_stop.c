@@ -16,14 +16,15 @@
 #define ONE_NS 200000000u
 
 static volatile sig_atomic_t stopped_by;
-static atomic_uint_least64_t stopped_at; /* lock-free, so a handler may use it */
+static atomic_uint_least64_t stopped_at; /* lock-free, so a handler may use them */
+static atomic_bool is_watched;           /* bench_stopped() was called */
 
 static void on_signal(int number) {
     const uint64_t now = bench_now_ns();
-    if (stopped_by == 0) {
+    if (stopped_by == 0 && atomic_load(&is_watched)) {
         atomic_store(&stopped_at, now);
         stopped_by = number;
-    } else if (now - atomic_load(&stopped_at) > ONE_NS) {
+    } else if (stopped_by == 0 || now - atomic_load(&stopped_at) > ONE_NS) {
         (void)signal(number, SIG_DFL);
         (void)raise(number); /* delivered when the handler returns */
     }
@@ -39,6 +40,7 @@ void bench_stop_install(void) {
 }
 
 bool bench_stopped(void) {
+    if (!atomic_load_explicit(&is_watched, memory_order_relaxed)) atomic_store(&is_watched, true);
     return stopped_by != 0;
 }
 

@@ -211,17 +211,26 @@ static iter_status find_published(const char *folder, split which, const char *w
                                   char **out, iter_error *err) {
     static const char *const endings[] = {"", ".gz"};
     const char *set = which == ITER_SPLIT_TEST ? "t10k" : "train";
+    iter_error first = {ITER_OK, ""}; /* why it could not be told whether a file is there */
     for (int e = 0; e < 2; e++) {
         for (int dot = 0; dot < 2; dot++) {
             char *path = iter__strf("%s/%s-%s%cidx%d-ubyte%s", folder, set, what, dot ? '.' : '-',
                                     rank, endings[e]);
             if (!path) return no_memory(folder, err);
-            if (iter__path_exists(path)) {
+            bool is_missing = true;
+            iter_error own;
+            const iter_status status = iter__path_is_missing(path, &is_missing, &own);
+            if (status == ITER_OK && !is_missing) {
                 *out = path;
                 return ITER_OK;
             }
+            if (status < 0 && first.status == ITER_OK) first = own;
             iter__free(path);
         }
+    }
+    if (first.status < 0) {
+        if (err) *err = first;
+        return first.status;
     }
     return iter__fail(err, ITER_EIO,
                       "%s: has no file %s-%s-idx%d-ubyte, nor one with .idx%d, nor a .gz of these",

@@ -5,6 +5,7 @@ import ipaddress
 import os
 import re
 import resource
+import signal
 import socket
 import ssl
 import subprocess
@@ -260,6 +261,16 @@ class Lies(unittest.TestCase):
         status, text, _ = run("tokens:http://no-such-host.invalid/x.bin?length=64&deadline=0.5")
         self.assertGreater(status, 0)
         self.assertRegex(text, "(?i)resolve host")
+        status, text, _ = run("mnist:http://127.0.0.1:9?split=test&deadline=0.5")  # names are tried; none is there for another reason
+        self.assertGreater(status, 0)
+        self.assertRegex(text, "(?i)t10k-images-idx3-ubyte: failed to connect")
+
+    def test_interrupted(self):
+        process = subprocess.Popen([BENCH, "--hash", "--data", "tokens:http://127.0.0.1:9/x.bin?length=64&deadline=60"], env=ENV,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30), -signal.SIGINT)
 
     def test_redirects_take_no_secrets(self):
         """Neither a password nor a signature goes to another server."""
