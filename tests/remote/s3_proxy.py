@@ -16,6 +16,7 @@ request that it may concern errs so (1 without a number).
     deny         Complete is passed on, and answered with 403
     blind        looks and lists are answered with 403
     hold-FILE    Complete waits until FILE exists
+    stay-FILE    each part waits until FILE exists
 
 Like S3, it answers 400 if a body has another SHA-256 than x-amz-content-sha256 says.
 """
@@ -85,11 +86,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 continue
             if kind == "flip" and not size:
                 continue
+            if kind == "stay" and not self.is_part:
+                continue
             with lock:
                 counts[word] = counts.get(word, 0) + 1
                 if kind == "inside" and counts[word] > 1:
                     continue
-                if kind in ("forget", "hold", "refuse", "deny") or counts[word] % int(number or 1) == 0:
+                if kind in ("forget", "hold", "stay", "refuse", "deny") or counts[word] % int(number or 1) == 0:
                     return kind, counts[word], number
         return "ok", 0, ""
 
@@ -97,6 +100,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         query = urllib.parse.urlparse(self.path).query
         self.is_complete = self.command == "POST" and query.startswith("uploadId=")
+        self.is_part = self.command == "PUT" and query.startswith("partNumber=")
         fault, count, rest = self.fault_of(size)
         with lock, open(LOG, "a", encoding="ascii") as log:
             log.write(f"{self.command} {query or '-'} {size} {fault}\n")
@@ -115,7 +119,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.say(200, error("InternalError" if fault == "inside" else "AccessDenied"))
         if fault == "forget" and count > 1:
             return self.say(404, error("NoSuchUpload"))
-        while fault == "hold" and not os.path.exists(rest):
+        while fault in ("hold", "stay") and not os.path.exists(rest):
             time.sleep(0.02)
         status, text, headers = self.pass_on(body)
         if fault in ("lost", "forget"):

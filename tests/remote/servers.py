@@ -18,9 +18,11 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_for(port):
-    until = time.monotonic() + 90  # moto's imports alone take seconds, and on a busy machine many
+def wait_for(port, process):
+    until = time.monotonic() + 90  # moto's imports alone take seconds
     while time.monotonic() < until:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args}: ended with {process.returncode} before it listened")
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
@@ -87,8 +89,8 @@ http {{
 """)
     with open(os.path.join(folder, "users"), "w", encoding="ascii") as out:
         out.write("me:{PLAIN}word-8\n")
-    start(NGINX, "-c", os.path.join(folder, "nginx.conf"), "-e", os.path.join(folder, "error.log"), "-p", folder)
-    wait_for(http)
+    nginx = start(NGINX, "-c", os.path.join(folder, "nginx.conf"), "-e", os.path.join(folder, "error.log"), "-p", folder)
+    wait_for(http, nginx)
     return http, https
 
 
@@ -98,9 +100,9 @@ def start_moto(log):
 
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    start(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), stdout=log,
-          env=dict(os.environ, INITIAL_NO_AUTH_ACTION_COUNT="1000000"))
-    wait_for(port)
+    moto = start(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), stdout=log,
+                 env=dict(os.environ, INITIAL_NO_AUTH_ACTION_COUNT="1000000"))
+    wait_for(port, moto)
     iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="none",
                        aws_secret_access_key="none")
     iam.create_user(UserName="tester")

@@ -295,6 +295,7 @@ class Packed(unittest.TestCase):
         self.assertEqual(self.get("a/large.rec"), rec)
 
     def test_interrupted(self):
+        """While parts are under way: neither object changes, and no parts are left."""
         self.large()
         for number, old in ((signal.SIGINT, b"old"), (signal.SIGTERM, None)):
             if old:
@@ -302,7 +303,7 @@ class Packed(unittest.TestCase):
             else:
                 Packed.client.delete_object(Bucket=BUCKET, Key="a/large.rec")
             before = self.keys()
-            pack = self.start_large(**self.proxy("slow-300+hold-" + self.path("never")))
+            pack = self.start_large(**self.proxy("stay-" + self.path("never")))
             self.wait_until(lambda: self.asked("^PUT partNumber="))
             self.assertEqual(len(self.pending()), 1)
             pack.send_signal(number)
