@@ -232,6 +232,22 @@ static double bytes_a_sample(const bench_arm *arm) {
     return bytes / (double)stats.samples;
 }
 
+/* CPU time for an answer: that of all arms' workers, because their reading goes on while others
+ * have their turn. Without workers it does not. */
+static double cpu_an_answer(const diagnosis *d, evidence_arm arm) {
+    const evidence *e = &d->e;
+    double ns = 0;
+    if (e->workers == 0)
+        return e->sample_bytes > 0 ? e->cpu[arm] * e->remote.bytes / e->sample_bytes : 0;
+    for (int i = 0; i < EVIDENCE_ARMS; i++) {
+        iter_loader_stats stats;
+        if (!d->is_open[i] || arm_stats(&d->arms[i], &stats, NULL) < 0) continue;
+        for (int32_t w = 0; w < stats.n_workers; w++)
+            ns += (double)stats.workers[w].cpu_ns;
+    }
+    return ns * 1e-9 / e->remote.answers;
+}
+
 /* Of all arms together, which read the same. How many requests are in flight follows from how long
  * one takes and how many come in a second while an arm reads. */
 static void gather_remote(diagnosis *d) {
@@ -246,6 +262,7 @@ static void gather_remote(diagnosis *d) {
     e->remote.bytes = (double)stats->answer_bytes / n;
     e->remote.first_s = (double)stats->answer_first_ns * 1e-9 / n;
     e->remote.whole_s = (double)stats->answer_ns * 1e-9 / n;
+    e->remote.cpu_s = cpu_an_answer(d, arm);
     if (e->remote.bytes > 0)
         e->remote.in_flight =
             e->rate[arm].median * e->sample_bytes / e->remote.bytes * e->remote.whole_s;

@@ -58,6 +58,7 @@ typedef struct evidence_remote {
     double throttled, again; /* shares of them: 429 or 503; all that had to be asked again */
     double bytes;            /* of an answer, mean */
     double first_s, whole_s; /* until an answer's first byte, and its last; means */
+    double cpu_s;            /* CPU time of workers for an answer, mean */
     double in_flight;        /* mean */
     int connections;         /* that may be in flight */
 } evidence_remote;

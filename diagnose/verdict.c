@@ -32,6 +32,7 @@
 #define DRIVER_FULL  0.8      /* cores that reading takes, from which requests are too many */
 #define SMALL_ANSWER 131072.0 /* bytes */
 #define MOSTLY_FIRST 0.6      /* share of an answer's time until its first byte */
+#define BUSY_ENOUGH  0.5      /* share of the connections in flight, from which more hardly help */
 #define MIN_CHUNKS   4        /* of a worker that is called slow */
 /* factor that an interval must clear as well, if the machine was restless */
 #define RESTLESS 1.25
@@ -150,11 +151,17 @@ verdict_remote verdict_remote_of(const evidence *e) {
     const evidence_remote *r = &e->remote;
     if (r->answers < ANSWERS_MIN) return REMOTE_NONE;
     if (r->throttled >= THROTTLED) return REMOTE_THROTTLED;
-    const evidence_arm arm = e->has[EVIDENCE_READ] ? EVIDENCE_READ : EVIDENCE_LOADER;
     /* One thread at a time drives all requests. */
-    const double busy = e->has[arm] ? or_zero(e->cpu[arm]) * e->rate[arm].median : 0;
+    const double busy = r->whole_s > 0 ? r->cpu_s * r->in_flight / r->whole_s : 0;
     if (busy >= DRIVER_FULL && r->bytes < SMALL_ANSWER) return REMOTE_REQUESTS;
     return r->first_s >= MOSTLY_FIRST * r->whole_s ? REMOTE_LATENCY : REMOTE_BANDWIDTH;
+}
+
+bool verdict_waits_for_server(const evidence *e) {
+    const verdict_remote kind = verdict_remote_of(e);
+    if (kind == REMOTE_NONE || verdict_part_of_loader(e) != LIMIT_READ) return false;
+    return kind == REMOTE_THROTTLED ||
+           e->remote.in_flight >= BUSY_ENOUGH * (double)e->remote.connections;
 }
 
 /* The largest part over the second; infinite if there is only one. */
@@ -338,6 +345,7 @@ static verdict_limit limit_of_loader(const evidence *e, const verdict_terms *now
     double times;
     if (verdict_is_opaque(e)) return e->workers == 0 ? LIMIT_WORKERS : LIMIT_LOADER;
     if (now->copy >= LINK_FULL * now->loader) return LIMIT_COPY;
+    if (verdict_waits_for_server(e)) return LIMIT_READ;
     if (one_at_a_time(e) >= TURN_FULL) return LIMIT_TURN;
     if (verdict_slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     double possible = now->consumer > 0 ? both / now->consumer - 1 : INFINITY;
@@ -376,6 +384,8 @@ static verdict_limit limit_of(const evidence *e) {
         verdict_gain_by(e, "layout") >= verdict_gain_by(e, "workers"))
         return LIMIT_LAYOUT;
     if (threads >= 2 * WORTH && threads >= verdict_gain_by(e, "workers")) return LIMIT_CPU;
+    /* Answers of a server that refuses come late and unevenly, whichever worker waits for them. */
+    if (now.loader >= now.consumer && verdict_waits_for_server(e)) return LIMIT_READ;
     if (one_at_a_time(e) >= TURN_FULL) return LIMIT_TURN;
     if (verdict_slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     if (now.loader >= now.consumer && both <= UNEXPLAINED * UNEXPLAINED * now.both)
@@ -434,6 +444,9 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     const bool fed_less = !e->consumes || (isfinite(fed->high) && fed->high < FED_ENOUGH / margin);
     const verdict_terms now = verdict_terms_now(e);
     const double both = 1 / verdict_rate_now(e), lost = 1 - now.consumer / both;
+    /* The arms share what a server grants, so their ratios say little; its refusals say enough. */
+    const bool refused = limit == LIMIT_READ && verdict_waits_for_server(e) &&
+                         verdict_remote_of(e) == REMOTE_THROTTLED;
     double times = 0;
     int slow;
     if (both < POSSIBLE * now.both) return false;
@@ -446,8 +459,8 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     case LIMIT_READ:
     case LIMIT_DECODE:
     case LIMIT_TRANSFORM:
-        return parts_apart(e, limit) && (slower || e->workers == 0) && fed_less &&
-               dominance(e) >= CLEARLY * margin;
+        return (refused || (parts_apart(e, limit) && dominance(e) >= CLEARLY * margin)) &&
+               (slower || e->workers == 0) && fed_less;
     case LIMIT_WORKER:
         slow = verdict_slow_worker(e, &times);
         return fed_less && slow >= 0 && !verdict_may_be_unlike(e, slow) &&
@@ -490,9 +503,11 @@ static double share_of(const evidence *e, verdict_limit limit) {
     case LIMIT_DECODE:
     case LIMIT_TRANSFORM:
         if (e->consumes) return verdict_share_of_feeding(&now, both);
-        return limit == LIMIT_READ     ? p.read / now.loader
-               : limit == LIMIT_DECODE ? p.decode / now.loader
-                                       : p.chain / now.loader;
+        return fmin((limit == LIMIT_READ     ? p.read
+                     : limit == LIMIT_DECODE ? p.decode
+                                             : p.chain) /
+                        now.loader,
+                    1);
     case LIMIT_COPY:
         return e->consumes ? verdict_share_of_feeding(&now, both) : fmin(now.copy / now.loader, 1);
     case LIMIT_TURN:

@@ -83,6 +83,9 @@ verdict verdict_make(const evidence *e);
 
 /** The kind of a limit by reading, if files are at URLs. */
 verdict_remote verdict_remote_of(const evidence *e);
+/** Whether reading is the largest part of the loader, from a server that refuses requests or has
+ * enough of them in flight: more workers, or batches ahead, get no more from it. */
+bool verdict_waits_for_server(const evidence *e);
 
 /** The rate that the model gives for a change. */
 double verdict_expect(const evidence *e, const evidence_change *change, verdict_limit *out_next);

@@ -187,6 +187,7 @@ static void remote_json(json_writer *w, const evidence_remote *r) {
     json_number(w, "answer_bytes", r->bytes);
     json_number(w, "first_byte_s", r->first_s);
     json_number(w, "whole_s", r->whole_s);
+    json_number(w, "cpu_s", r->cpu_s);
     json_number(w, "in_flight", r->in_flight);
     json_integer(w, "connections", r->connections);
     json_end(w);

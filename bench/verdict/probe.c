@@ -24,6 +24,7 @@
 #define ROOM_BYTES       ((uint64_t)256 << 20) /* room in a budget for slots and scratch */
 #define GOOD_BATCH       64
 #define CONNECTIONS_MAX  1024
+#define CONNECTIONS_FULL 0.8  /* share of them in flight, from which there are too few */
 #define MEMORY_SHARE     0.25 /* of the machine's memory, for rows that are kept */
 #define ARRAYS_S         30.0 /* time that loading the whole set may take */
 
@@ -258,8 +259,10 @@ static void propose_remote(diagnosis *d) {
     const evidence_remote *r = &d->e.remote;
     const verdict_remote kind = verdict_remote_of(&d->e);
     evidence_change *change;
-    if (kind == REMOTE_LATENCY && r->connections < CONNECTIONS_MAX &&
-        strstr(d->run.data, "connections=") == NULL && strncmp(d->run.data, "mix:", 4) != 0) {
+    if (kind == REMOTE_LATENCY && r->in_flight < CONNECTIONS_FULL * r->connections)
+        propose_prefetch(d); /* batches ahead are too few to ask for more */
+    else if (kind == REMOTE_LATENCY && r->connections < CONNECTIONS_MAX &&
+             strstr(d->run.data, "connections=") == NULL && strncmp(d->run.data, "mix:", 4) != 0) {
         const int to = (int)fmin(4.0 * r->connections, CONNECTIONS_MAX);
         char *data;
         if (asprintf(&data, "%s%cconnections=%d", d->run.data,
@@ -338,7 +341,7 @@ static void choose(diagnosis *d, iter_error *err) {
     propose_batch(d);
     if (look == LIMIT_CONSUMER || look == LIMIT_NONE) return;
     propose_device(d);
-    propose_workers(d);
+    if (look != LIMIT_READ || !verdict_waits_for_server(&d->e)) propose_workers(d);
     propose_source(d);
     if (look == LIMIT_READ) propose_remote(d);
     if (look == LIMIT_DECODE) propose_arrays(d, err);

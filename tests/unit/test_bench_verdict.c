@@ -110,6 +110,36 @@ Test(bench_verdict, a_restless_machine_wants_more) {
     expect(&e, LIMIT_TRANSFORM, false);
 }
 
+/* Arms that share what a server grants: each looks faster than it is, by what was read ahead of its
+ * turn, and more workers have read more ahead. */
+Test(bench_verdict, a_server_that_refuses_is_the_limit) {
+    evidence e = run_of(430, 400, 560, 10000, 540);
+    e.remote = (evidence_remote){.answers = 1000,
+                                 .throttled = 0.15,
+                                 .again = 0.15,
+                                 .bytes = 3073,
+                                 .first_s = 5e-4,
+                                 .whole_s = 6e-4,
+                                 .in_flight = 0.3,
+                                 .connections = 64};
+    add_change(&e, "workers", 12, 1);
+    e.worker[1].busy_s = 0.02;
+    expect(&e, LIMIT_READ, true);
+    cr_assert_str_eq(verdict_make(&e).stage, "throttled");
+    e.consumes = false;
+    expect(&e, LIMIT_READ, true);
+    e.consumes = true;
+    e.remote.throttled = 0.01; /* now and then only: the workers' trial counts */
+    e.worker[1].busy_s = e.worker[0].busy_s;
+    cr_assert_eq(verdict_make(&e).limit, LIMIT_WORKERS);
+    e.remote.in_flight = 60; /* all connections wait: more hands get no more */
+    cr_assert_eq(verdict_make(&e).limit, LIMIT_READ);
+    cr_assert_str_eq(verdict_make(&e).stage, "latency");
+    e.rate[EVIDENCE_READ].median = 90000; /* something else is slow */
+    e.remote.throttled = 0.15;
+    cr_assert_eq(verdict_make(&e).limit, LIMIT_WORKERS);
+}
+
 Test(bench_verdict, one_slow_worker_is_named) {
     evidence e = run_of(0, 80000, 5000, 10000, 4000);
     e.worker[1].busy_s = 0.02;
