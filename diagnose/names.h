@@ -64,6 +64,7 @@
 #define verdict_sure_gain_by       iter__verdict_sure_gain_by
 #define verdict_terms_now          iter__verdict_terms_now
 #define verdict_uses_cores         iter__verdict_uses_cores
+#define verdict_waits_for_server   iter__verdict_waits_for_server
 #define words_byte_rate            iter__words_byte_rate
 #define words_bytes                iter__words_bytes
 #define words_cost                 iter__words_cost

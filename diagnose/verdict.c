@@ -32,7 +32,7 @@
 #define DRIVER_FULL  0.8      /* cores that reading takes, from which requests are too many */
 #define SMALL_ANSWER 131072.0 /* bytes */
 #define MOSTLY_FIRST 0.6      /* share of an answer's time until its first byte */
-#define BUSY_ENOUGH  0.5      /* share of the connections in flight, from which more hardly help */
+#define MUCH         0.5      /* of the loader's time: reading that refusals may explain */
 #define MIN_CHUNKS   4        /* of a worker that is called slow */
 /* factor that an interval must clear as well, if the machine was restless */
 #define RESTLESS 1.25
@@ -159,9 +159,10 @@ verdict_remote verdict_remote_of(const evidence *e) {
 
 bool verdict_waits_for_server(const evidence *e) {
     const verdict_remote kind = verdict_remote_of(e);
-    if (kind == REMOTE_NONE || verdict_part_of_loader(e) != LIMIT_READ) return false;
-    return kind == REMOTE_THROTTLED ||
-           e->remote.in_flight >= BUSY_ENOUGH * (double)e->remote.connections;
+    /* What a server grants is shared by all arms, so that their rates are uncertain. */
+    if (kind == REMOTE_THROTTLED)
+        return verdict_parts_of(e).read >= MUCH * seconds(e, EVIDENCE_LOADER);
+    return kind != REMOTE_NONE && e->workers != 0 && verdict_part_of_loader(e) == LIMIT_READ;
 }
 
 /* The largest part over the second; infinite if there is only one. */

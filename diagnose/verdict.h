@@ -83,8 +83,9 @@ verdict verdict_make(const evidence *e);
 
 /** The kind of a limit by reading, if files are at URLs. */
 verdict_remote verdict_remote_of(const evidence *e);
-/** Whether reading is the largest part of the loader, from a server that refuses requests or has
- * enough of them in flight: more workers, or batches ahead, get no more from it. */
+/** Whether reading from a server is the largest part of the loader, or is refused and half of it.
+ * One worker can have all requests in flight, so more are not missing; without any, the loader
+ * stands still while the consumer works. */
 bool verdict_waits_for_server(const evidence *e);
 
 /** The rate that the model gives for a change. */

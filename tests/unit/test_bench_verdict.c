@@ -129,12 +129,13 @@ Test(bench_verdict, a_server_that_refuses_is_the_limit) {
     e.consumes = false;
     expect(&e, LIMIT_READ, true);
     e.consumes = true;
-    e.remote.throttled = 0.01; /* now and then only: the workers' trial counts */
+    e.remote.throttled = 0.01; /* now and then only */
     e.worker[1].busy_s = e.worker[0].busy_s;
-    cr_assert_eq(verdict_make(&e).limit, LIMIT_WORKERS);
-    e.remote.in_flight = 60; /* all connections wait: more hands get no more */
     cr_assert_eq(verdict_make(&e).limit, LIMIT_READ);
     cr_assert_str_eq(verdict_make(&e).stage, "latency");
+    e.workers = 0; /* the consumer's thread reads: a worker would read beside it */
+    cr_assert_eq(verdict_make(&e).limit, LIMIT_WORKERS);
+    e.workers = 2;
     e.rate[EVIDENCE_READ].median = 90000; /* something else is slow */
     e.remote.throttled = 0.15;
     cr_assert_eq(verdict_make(&e).limit, LIMIT_WORKERS);
