@@ -31,11 +31,10 @@ import socket
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-TURN_BYTES = 650  # status, message, losses of a rank
+TURN_BYTES = 560  # of a rank: status, message, times, a loss (engine/ranks/job.c)
 LINKS = {"10 Gbit/s": (10e9 / 8, 20e-6), "100 Gbit/s": (100e9 / 8, 5e-6), "400 Gbit/s": (400e9 / 8, 2e-6)}  # bytes/s, s a message
 MESSAGE_CPU = 1e-6  # a message's processor time on a real network
 SLOW_TIMES = 50
@@ -121,10 +120,11 @@ def link(rounds=2000, pieces=200):
 
 def copies(rounds=100):
     """Seconds a byte of a copy in memory, while another process copies, too."""
-    children = []
+    readers, children = [], []
     for _ in range(2):
         reader, writer = os.pipe()
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             one, other = bytearray(b"1") * (16 * MIB), bytearray(16 * MIB)
             begin = time.perf_counter()
             for _ in range(rounds):
@@ -132,8 +132,14 @@ def copies(rounds=100):
             os.write(writer, repr((time.perf_counter() - begin) / rounds / len(one)).encode())
             os._exit(0)
         os.close(writer)
-        children.append(reader)
-    return statistics.fmean(float(os.read(reader, 100)) for reader in children)
+        readers.append(reader)
+        children.append(child)
+    seconds = []
+    for reader, child in zip(readers, children):
+        seconds.append(float(os.read(reader, 100)))
+        os.close(reader)
+        os.waitpid(child, 0)
+    return statistics.fmean(seconds)
 
 
 def loader_alone(arguments):
