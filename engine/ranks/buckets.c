@@ -22,8 +22,6 @@
 
 #define BUCKET_BYTES (UINT64_C(1) << 20)
 
-enum { LANE_CALLER, LANE_THREAD };
-
 typedef struct bucket {
     int64_t from, to; /* numbers of the flat form */
     int32_t first;    /* its gradients are [first, end) */
@@ -144,12 +142,6 @@ static int64_t own_numbers(const engine_buckets *b, const bucket *k) {
     return part_of(b, k, b->comm->rank + 1) - part_of(b, k, b->comm->rank);
 }
 
-static uint32_t nodes_of_rank(const engine_buckets *b, uint32_t rank, uint32_t *levels,
-                              uint32_t *out_first) {
-    const uint32_t n = iter__tree_share(b->n_leaves, rank, b->comm->ranks, out_first);
-    return iter__tree_nodes(*out_first, n, levels);
-}
-
 /* Sends each rank its part of node t, and receives the own part of every rank's node t behind those
  * of the nodes before; `seen` counts received nodes. */
 static iter_status exchange_node(engine_buckets *b, const bucket *k, uint32_t t, uint32_t lane,
@@ -158,10 +150,10 @@ static iter_status exchange_node(engine_buckets *b, const bucket *k, uint32_t t,
     uint64_t *at = b->lists, *bytes = at + ranks, *in_at = bytes + ranks, *in_bytes = in_at + ranks;
     const uint64_t own = (uint64_t)own_numbers(b, k) * b->size;
     uint32_t first;
-    const bool has = t < nodes_of_rank(b, b->comm->rank, NULL, &first);
+    const bool has = t < iter__tree_rank_nodes(b->n_leaves, b->comm->rank, ranks, NULL, &first);
     for (uint32_t i = 0; i < ranks; i++) {
         const int64_t from = part_of(b, k, i), to = part_of(b, k, i + 1);
-        const bool other_has = t < nodes_of_rank(b, i, NULL, &first);
+        const bool other_has = t < iter__tree_rank_nodes(b->n_leaves, i, ranks, NULL, &first);
         at[i] = (uint64_t)from * b->size;
         bytes[i] = has ? (uint64_t)(to - from) * b->size : 0;
         in_at[i] = *seen * own;
@@ -184,27 +176,25 @@ static void join(const engine_buckets *b, node *left, int64_t n) {
     left->level++;
 }
 
-/* The own part of node i of rank r, as it was received: round i holds node i of each rank that has
- * one. */
-static char *received_node(const engine_buckets *b, const bucket *k, uint32_t r, uint32_t i) {
-    int64_t place = 0;
-    uint32_t first;
-    for (uint32_t round = 0; round <= i; round++)
-        for (uint32_t q = 0; q < (round < i ? b->comm->ranks : r); q++)
-            place += round < nodes_of_rank(b, q, NULL, &first);
-    return at_number(b, b->received, k->received + place * own_numbers(b, k));
-}
-
-/* Adds the own part of all nodes, in the tree's order. */
+/* Adds the own part of all nodes, in the tree's order. Received ones lie by rounds: node i of each
+ * rank that has one. */
 static const char *add_received(engine_buckets *b, const bucket *k) {
     const int64_t n = own_numbers(b, k);
+    const uint32_t ranks = b->comm->ranks;
+    uint32_t levels[TREE_MAX_NODES], first;
+    int64_t at[TREE_MAX_NODES + 1] = {0}; /* the place of the next node of each round */
+    for (uint32_t r = 0; r < ranks; r++)
+        for (uint32_t i = iter__tree_rank_nodes(b->n_leaves, r, ranks, NULL, &first); i > 0; i--)
+            at[i]++;
+    for (uint32_t i = 0; i < b->max_nodes; i++)
+        at[i + 1] += at[i];
     node stack[TREE_MAX_NODES];
     int32_t top = -1;
-    for (uint32_t r = 0; r < b->comm->ranks; r++) {
-        uint32_t levels[TREE_MAX_NODES], first;
-        const uint32_t n_nodes = nodes_of_rank(b, r, levels, &first);
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint32_t n_nodes = iter__tree_rank_nodes(b->n_leaves, r, ranks, levels, &first);
         for (uint32_t i = 0; i < n_nodes; i++) {
-            stack[++top] = (node){levels[i], first, received_node(b, k, r, i)};
+            char *numbers = at_number(b, b->received, k->received + at[i]++ * n);
+            stack[++top] = (node){levels[i], first, numbers};
             first += 1u << levels[i];
             while (top > 0 && iter__tree_siblings(stack[top - 1].level, stack[top - 1].first,
                                                   stack[top].level))
@@ -249,7 +239,7 @@ static void *send_buckets(void *user) {
         const bucket *k = &b->buckets[b->n_done];
         pthread_mutex_unlock(&b->lock);
         iter_error error = {ITER_OK, ""};
-        const iter_status status = travel(b, k, LANE_THREAD, &error);
+        const iter_status status = travel(b, k, ENGINE_LANE_SUMS, &error);
         pthread_mutex_lock(&b->lock);
         b->n_done++;
         b->status = status;
@@ -309,7 +299,7 @@ iter_status iter__buckets_finish(engine_buckets *b, char **out, iter_error *err)
         for (uint32_t i = iter__tree_nodes(b->first, b->n_own, NULL); i-- > 1;)
             iter__tree_add(b->real, b->at[b->n_gradients], slot_at(b, i, 0), slot_at(b, i - 1, 0));
     for (int32_t k = 0; k < b->n_buckets && b->comm->ranks > 1; k++)
-        ENGINE_TRY(travel(b, &b->buckets[k], LANE_CALLER, err));
+        ENGINE_TRY(travel(b, &b->buckets[k], ENGINE_LANE_CALLER, err));
     return ITER_OK;
 }
 
@@ -346,11 +336,9 @@ static bool take_all(engine_buckets *b) {
     const size_t n = (size_t)b->at[b->n_gradients];
     int64_t n_nodes = 0, n_received = 0;
     uint32_t first;
-    for (uint32_t i = 0; i < ranks; i++) {
-        const uint32_t of_rank = nodes_of_rank(b, i, NULL, &first);
-        n_nodes += of_rank;
-        if (of_rank > b->max_nodes) b->max_nodes = of_rank;
-    }
+    b->max_nodes = iter__tree_most_nodes(b->n_leaves, ranks);
+    for (uint32_t i = 0; i < ranks; i++)
+        n_nodes += iter__tree_rank_nodes(b->n_leaves, i, ranks, NULL, &first);
     for (int32_t k = 0; k < b->n_buckets; k++) {
         b->buckets[k].received = n_received;
         n_received += n_nodes * own_numbers(b, &b->buckets[k]);
@@ -378,7 +366,7 @@ iter_status iter__buckets_create(iter_communicator *comm, uint32_t n_leaves, ite
     if (!take_all(b))
         status = iter__engine_fail(err, ITER_ENOMEM, "no memory for the sums of gradients");
     /* A single bucket is ready when the leaf ends: a thread would gain nothing. */
-    if (status >= 0 && comm->ranks > 1 && comm->lanes > LANE_THREAD && b->n_buckets > 1)
+    if (status >= 0 && comm->ranks > 1 && comm->lanes > ENGINE_LANE_SUMS && b->n_buckets > 1)
         status = start_thread(b, err);
     if (status < 0) {
         iter__buckets_destroy(b);

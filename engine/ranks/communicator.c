@@ -143,7 +143,7 @@ iter_status iter_communicator_gather(iter_communicator *comm, const void *mine, 
     }
     memcpy(padded_all + at[rank], mine, bytes);
     const engine_blocks blocks = {padded_all, at, sizes};
-    const iter_status status = iter__comm_gather(comm, 0, &blocks, err);
+    const iter_status status = iter__comm_gather(comm, ENGINE_LANE_CALLER, &blocks, err);
     for (uint32_t i = 0; status >= 0 && i < ranks; i++)
         memcpy((char *)all + i * bytes, padded_all + at[i], bytes);
     iter__engine_free(block);

@@ -14,6 +14,10 @@
 #define ENGINE_COMM_VERSION 2
 #define ENGINE_COMM_SYMBOL  "iter__communicator_module"
 
+/* Each lane may be used by a thread of its own. The caller's answers as fast as it can; that of
+ * sums, if there is one, leaves the core to others while it waits. */
+enum { ENGINE_LANE_CALLER, ENGINE_LANE_SUMS };
+
 /* One block of bytes per rank, all multiples of 4: block i lies at base + at[i]. */
 typedef struct engine_blocks {
     void *base;
@@ -46,9 +50,7 @@ struct iter_communicator {
     const engine_comm_ops *ops;
     void *state;
     uint32_t rank, ranks, timeout_s;
-    /* Each lane may be used by a thread of its own. Lane 0 answers as fast as it can; lane 1, if
-     * there is one, leaves the core to others while it waits. */
-    uint32_t lanes;
+    uint32_t lanes; /* 1 or 2 */
 };
 
 /* As the operations. With one rank nothing is sent. */

@@ -100,7 +100,7 @@ static iter_status say(engine_job *job, int32_t turn, iter_status status, uint64
         bytes[i] = job->block_bytes;
     }
     const engine_blocks all = {job->blocks, at, bytes};
-    return iter__comm_gather(job->comm, 0, &all, err);
+    return iter__comm_gather(job->comm, ENGINE_LANE_CALLER, &all, err);
 }
 
 static const char *turn_text(int32_t turn) {
@@ -279,7 +279,7 @@ iter_status iter__job_compare(engine_job *job, const engine_claim *claims, int32
         }
         memcpy(all + job->comm->rank * (uint32_t)n, claims, size);
         const engine_blocks blocks = {all, at, bytes};
-        status = iter__comm_gather(job->comm, 0, &blocks, err);
+        status = iter__comm_gather(job->comm, ENGINE_LANE_CALLER, &blocks, err);
     }
     for (uint32_t i = 1; status >= 0 && i < ranks; i++)
         for (int32_t k = 0; status >= 0 && k < n; k++)

@@ -25,6 +25,21 @@ uint32_t iter__tree_nodes(uint32_t first, uint32_t n, uint32_t levels[TREE_MAX_N
     return count;
 }
 
+uint32_t iter__tree_rank_nodes(uint32_t n_leaves, uint32_t rank, uint32_t ranks,
+                               uint32_t levels[TREE_MAX_NODES], uint32_t *out_first) {
+    const uint32_t n = iter__tree_share(n_leaves, rank, ranks, out_first);
+    return iter__tree_nodes(*out_first, n, levels);
+}
+
+uint32_t iter__tree_most_nodes(uint32_t n_leaves, uint32_t ranks) {
+    uint32_t most = 0, first;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        const uint32_t n = iter__tree_rank_nodes(n_leaves, rank, ranks, NULL, &first);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 uint32_t iter__tree_deepest(uint32_t first, uint32_t n) {
     uint32_t most = 0;
     for (uint32_t k = 1; k <= n; k++) {

@@ -23,6 +23,12 @@ uint32_t iter__tree_share(uint32_t n_leaves, uint32_t rank, uint32_t ranks, uint
 /* The nodes that the leaves [first, first + n) complete, from the left; levels[] may be NULL. */
 uint32_t iter__tree_nodes(uint32_t first, uint32_t n, uint32_t levels[TREE_MAX_NODES]);
 
+/* The nodes that the rank's share of n leaves completes; the first one begins at *out_first. */
+uint32_t iter__tree_rank_nodes(uint32_t n_leaves, uint32_t rank, uint32_t ranks,
+                               uint32_t levels[TREE_MAX_NODES], uint32_t *out_first);
+/* The most that any rank has. */
+uint32_t iter__tree_most_nodes(uint32_t n_leaves, uint32_t ranks);
+
 /* The most nodes that are complete at the same time while n leaves from `first` on are added. */
 uint32_t iter__tree_deepest(uint32_t first, uint32_t n);
 

@@ -56,12 +56,6 @@ struct engine_sums {
     uint64_t n_bytes;
 };
 
-static uint32_t nodes_of_rank(const engine_sums *s, uint32_t rank, uint32_t *levels,
-                              uint32_t *out_first) {
-    const uint32_t n = iter__tree_share(s->n_leaves, rank, s->comm->ranks, out_first);
-    return iter__tree_nodes(*out_first, n, levels);
-}
-
 /* ---- Rows of tables -------------------------------------------------------------------------- */
 
 static table_rows take_buffer(sum_table *t) {
@@ -218,7 +212,7 @@ static iter_status gather_counts(engine_sums *s, sum_table *t, iter_error *err) 
         bytes[r] = row;
     }
     const engine_blocks all = {t->counts, at, bytes};
-    return iter__comm_gather(s->comm, 0, &all, err);
+    return iter__comm_gather(s->comm, ENGINE_LANE_CALLER, &all, err);
 }
 
 /* Sends node i's rows to their owners. Received ones begin at row `seen`; ids, then values. */
@@ -242,7 +236,7 @@ static iter_status exchange_rows(engine_sums *s, sum_table *t, uint32_t i, int64
         const engine_blocks send = {kind ? (void *)own->values : own->ids, at, bytes};
         const engine_blocks receive = {kind ? (void *)t->received.values : t->received.ids, in_at,
                                        in_bytes};
-        ENGINE_TRY(iter__comm_exchange(s->comm, 0, &send, &receive, err));
+        ENGINE_TRY(iter__comm_exchange(s->comm, ENGINE_LANE_CALLER, &send, &receive, err));
         if (kind == 1) *seen = got;
     }
     return ITER_OK;
@@ -259,7 +253,7 @@ static iter_status gather_rows(engine_sums *s, sum_table *t, const table_rows *o
     }
     t->totals[rank] = (uint32_t)own->n;
     const engine_blocks counts = {t->totals, at, bytes};
-    ENGINE_TRY(iter__comm_gather(s->comm, 0, &counts, err));
+    ENGINE_TRY(iter__comm_gather(s->comm, ENGINE_LANE_CALLER, &counts, err));
     const size_t sizes[2] = {sizeof(int32_t), (size_t)t->units * s->size};
     for (int kind = 0; kind < 2; kind++) {
         char *to = kind ? t->total.values : (char *)t->total.ids;
@@ -271,35 +265,39 @@ static iter_status gather_rows(engine_sums *s, sum_table *t, const table_rows *o
         }
         memcpy(to + at[rank], kind ? own->values : (char *)own->ids, bytes[rank]);
         const engine_blocks all = {to, at, bytes};
-        ENGINE_TRY(iter__comm_gather(s->comm, 0, &all, err));
+        ENGINE_TRY(iter__comm_gather(s->comm, ENGINE_LANE_CALLER, &all, err));
     }
     return ITER_OK;
 }
 
-/* Node i of rank r as it was received: the messages of round i hold node i of each rank that has
- * one. */
-static table_rows received_rows(const engine_sums *s, const sum_table *t, uint32_t r, uint32_t i) {
-    const uint32_t ranks = s->comm->ranks, rank = s->comm->rank;
-    int64_t at = 0;
-    for (uint32_t round = 0; round <= i; round++)
-        for (uint32_t q = 0; q < (round < i ? ranks : r); q++)
-            at += counts_at(s, t, q, round)[rank];
+/* Node i of rank r, which was received from row `at` on. */
+static table_rows received_rows(const engine_sums *s, const sum_table *t, uint32_t r, uint32_t i,
+                                int64_t at) {
     return (table_rows){.ids = t->received.ids + at,
                         .values = t->received.values + (size_t)(at * t->units) * s->size,
-                        .n = counts_at(s, t, r, i)[rank],
+                        .n = counts_at(s, t, r, i)[s->comm->rank],
                         .ld = t->units,
                         .buffer = -1};
 }
 
-/* Adds the owned part of all nodes in the tree's order. */
+/* Adds the owned part of all nodes in the tree's order. Received ones lie by rounds: node i of each
+ * rank that has one. */
 static const table_rows *add_received(const engine_sums *s, sum_table *t) {
+    const uint32_t rank = s->comm->rank;
+    int64_t at[TREE_MAX_NODES + 1] = {0}; /* of the next node of each round */
+    for (uint32_t i = 0; i < s->max_nodes; i++) {
+        at[i + 1] = at[i];
+        for (uint32_t r = 0; r < s->comm->ranks; r++)
+            at[i + 1] += counts_at(s, t, r, i)[rank];
+    }
     t->n_stack = 0;
     give_all(t); /* their rows were sent */
     for (uint32_t r = 0; r < s->comm->ranks; r++) {
         uint32_t levels[TREE_MAX_NODES], first;
-        const uint32_t n = nodes_of_rank(s, r, levels, &first);
+        const uint32_t n = iter__tree_rank_nodes(s->n_leaves, r, s->comm->ranks, levels, &first);
         for (uint32_t i = 0; i < n; i++) {
-            push(s, t, (table_node){levels[i], first, received_rows(s, t, r, i)});
+            push(s, t, (table_node){levels[i], first, received_rows(s, t, r, i, at[i])});
+            at[i] += counts_at(s, t, r, i)[rank];
             first += 1u << levels[i];
         }
     }
@@ -391,11 +389,7 @@ static bool take_table(engine_sums *s, sum_table *t) {
 }
 
 static bool take_all(engine_sums *s) {
-    uint32_t first;
-    for (uint32_t i = 0; i < s->comm->ranks; i++) {
-        const uint32_t n = nodes_of_rank(s, i, NULL, &first);
-        if (n > s->max_nodes) s->max_nodes = n;
-    }
+    s->max_nodes = iter__tree_most_nodes(s->n_leaves, s->comm->ranks);
     bool ok = take(s, &s->lists, 4 * (size_t)s->comm->ranks, sizeof(*s->lists));
     for (int32_t k = 0; ok && k < s->n_tables; k++)
         ok = take_table(s, &s->tables[k]);
