@@ -82,7 +82,6 @@ static iter_status check(const bench_options *o, iter_error *err) {
                        : o->prove            ? "--prove"
                        : o->sweep != 0       ? "--sweep"
                        : o->compute_ms > 0   ? "--compute-ms"
-                       : o->device != 0      ? "--device"
                                              : NULL;
     if (what == NULL) return ITER_OK;
     return bench_fail(err, ITER_EINVAL,
@@ -372,6 +371,7 @@ int cmd_ranks(const bench_options *options) {
     iter_status s = check(options, &err);
     if (s == ITER_OK) s = iter_ranks_read(&r->told, &err);
     r->asked.job = &r->told;
+    if (r->asked.any_device) r->asked.device = ITER_DEVICE((int32_t)r->told.local_rank);
     if (s == ITER_OK) s = iter_communicator_open(NULL, TIMEOUT_S, &r->comm, &err);
     if (s < 0) {
         free(r);

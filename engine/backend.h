@@ -21,6 +21,7 @@ typedef struct engine_backend_config {
     const engine_optimizer *optimizer; /* outlives the backend */
     uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
+    bool sums; /* gradients() and update() will be called */
     /* The next four are 0 or NULL unless ops->on_device. precision is an iter_precision. */
     int32_t precision;
     int32_t algorithms;          /* iter_algorithms */
@@ -149,18 +150,20 @@ typedef struct engine_backend_ops {
     /* For steps whose gradient is a sum over several runs; both NULL = the backend cannot. */
 
     /* Describes the gradients of the last ENGINE_RUN_GRADIENT in a fixed order, out
-     * [ENGINE_MAX_PARAMS], and returns their number. Before the first run there are only shapes.
+     * [ENGINE_MAX_PARAMS]; *out_n is their number. Before the first run there are only shapes.
      * Valid until the next run. */
-    int32_t (*gradients)(void *state, engine_gradient *out);
+    iter_status (*gradients)(void *state, engine_gradient *out, int32_t *out_n, iter_error *err);
     /* Takes a step with these gradients, in the same order and form; of `batch`, step and lr. */
-    void (*update)(void *state, const engine_gradient *sums, const engine_batch *batch);
+    iter_status (*update)(void *state, const engine_gradient *sums, const engine_batch *batch,
+                          iter_error *err);
 
     /* Only for backends that compute on a device. */
 
     /* The backend reads batches on the device, checks labels and ids there, and accepts precision,
      * algorithms and device. */
     bool on_device;
-    /* Waits for the runs since the last collect whose outcome is pending. */
+    /* Waits for the runs since the last collect whose outcome is pending. Gradients and updates
+     * come after it. */
     iter_status (*collect)(void *state, engine_collected *out, iter_error *err);
 } engine_backend_ops;
 

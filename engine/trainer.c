@@ -180,6 +180,7 @@ static iter_status make_backend(iter_trainer *trainer, const iter_trainer_option
         .optimizer = &trainer->optimizer,
         .threads = trainer->threads,
         .keep_input_gradient = trainer->keep_input_gradient,
+        .sums = trainer->job != NULL,
         .precision = opt->precision,
         .algorithms = opt->algorithms,
         .device = opt->device,
@@ -349,7 +350,8 @@ static iter_status make_sums(iter_trainer *trainer, uint64_t bucket_bytes, iter_
     if (trainer->keep_input_gradient)
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
                                  "keep_input_gradient: not with several ranks or micro-batches");
-    const int32_t n = trainer->ops->gradients(trainer->state, shapes);
+    int32_t n;
+    ENGINE_TRY(trainer->ops->gradients(trainer->state, shapes, &n, err));
     return iter__sums_create(job->comm, job->n_leaves, trainer->ops->real, shapes, n, bucket_bytes,
                              &job->sums, err);
 }

@@ -217,6 +217,31 @@ static void remember(iter_trainer *trainer, const checked_batch *c, bool trainin
            (size_t)c->batch.n_rows * sizeof(uint64_t));
 }
 
+/* Runs, and waits for the outcome; *out_found has the run's trouble, if it is no status. */
+static iter_status run_now(iter_trainer *trainer, checked_batch *c, engine_run what,
+                           engine_outcome *out, engine_collected *out_found, iter_error *err) {
+    *out_found = (engine_collected){.loss_sum = 0};
+    const iter_status status = run(trainer, c, what, out, err);
+    if (!out->pending) return status;
+    /* If the run failed, it may be fine itself, but must be collected. The first error says why. */
+    const iter_status collected =
+        trainer->ops->collect(trainer->state, out_found, status < 0 ? NULL : err);
+    out->pending = false;
+    out->n_correct = out_found->n_correct;
+    out->loss_sum =
+        out_found->trouble == ENGINE_TROUBLE_LOSS ? out_found->loss : out_found->loss_sum;
+    return status < 0 ? status : collected;
+}
+
+/* Makes the error of such a trouble; c's rows begin at row `first` of the batch. */
+static iter_status fail_found(iter_trainer *trainer, const checked_batch *c, int64_t first,
+                              bool training, const engine_collected *found, iter_error *err) {
+    trainer->pending[0] = note_of(trainer, c, training);
+    memcpy(trainer->pending_indices, iter_batch_index(c->source) + first,
+           (size_t)c->batch.n_rows * sizeof(uint64_t));
+    return fail_collected(trainer, found, c, err);
+}
+
 /* ---- Several ranks or micro-batches ---------------------------------------------------------- */
 
 static void narrow(iter_tensor *tensor, int32_t dim, int64_t first, int64_t n) {
@@ -233,6 +258,8 @@ static checked_batch part_of(const iter_trainer *trainer, const checked_batch *c
     narrow(&part.data, iter__net_batch_dim(&part.data.desc), first, n);
     narrow(&part.label, 0, first, n);
     narrow(&part.segments, 0, first, n);
+    narrow(&part.far_data, iter__net_batch_dim(&part.far_data.desc), first, n);
+    narrow(&part.far_label, 0, first, n);
     part.batch.n_rows = n;
     part.batch.counts = trainer->counts + first;
     part.batch.first_row = (int64_t)c->info.first_row + first;
@@ -248,7 +275,9 @@ static int64_t planned_rows(const iter_trainer *trainer) {
 static iter_status run_leaf(iter_trainer *trainer, const checked_batch *c, int64_t first, int64_t n,
                             bool training, bool is_last, engine_leaf *out, iter_error *err) {
     engine_gradient gradients[ENGINE_MAX_PARAMS];
-    engine_outcome outcome = {0};
+    engine_outcome outcome;
+    engine_collected found;
+    int32_t n_gradients;
     checked_batch part = part_of(trainer, c, first, n);
     *out = (engine_leaf){0};
     if (n == 0) {
@@ -260,8 +289,10 @@ static iter_status run_leaf(iter_trainer *trainer, const checked_batch *c, int64
         part.batch.ready = iter__sums_ready;
         part.batch.user = trainer->job->sums;
     }
-    ENGINE_TRY(
-        run(trainer, &part, training ? ENGINE_RUN_GRADIENT : ENGINE_RUN_FORWARD, &outcome, err));
+    ENGINE_TRY(run_now(trainer, &part, training ? ENGINE_RUN_GRADIENT : ENGINE_RUN_FORWARD,
+                       &outcome, &found, err));
+    if (found.trouble == ENGINE_TROUBLE_LABEL || found.trouble == ENGINE_TROUBLE_ID)
+        return fail_found(trainer, &part, first, training, &found, err);
     if (!isfinite(outcome.loss_sum)) {
         const engine_pending note = note_of(trainer, c, training);
         char hint[160];
@@ -271,7 +302,7 @@ static iter_status run_leaf(iter_trainer *trainer, const checked_batch *c, int64
     }
     *out = (engine_leaf){.loss = outcome.loss_sum, .n_correct = outcome.n_correct};
     if (!training) return ITER_OK;
-    trainer->ops->gradients(trainer->state, gradients);
+    ENGINE_TRY(trainer->ops->gradients(trainer->state, gradients, &n_gradients, err));
     iter__sums_add(trainer->job->sums, gradients);
     return ITER_OK;
 }
@@ -311,7 +342,7 @@ static iter_status update_all(iter_trainer *trainer, const checked_batch *c, ite
     const double summed = seconds_now();
     trainer->job_sum_seconds += summed - begin;
     if (status < 0) return status;
-    trainer->ops->update(trainer->state, sums, &batch);
+    ENGINE_TRY(trainer->ops->update(trainer->state, sums, &batch, err));
     trainer->update_seconds = seconds_now() - summed;
     trainer->n_steps++;
     return ITER_OK;
@@ -476,30 +507,17 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
     return status == ITER_END ? ITER_OK : status;
 }
 
-/* Runs forward only, with all labels 0. */
-static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outcome *outcome,
-                           iter_error *err) {
+/* Runs forward only, with all labels 0; c's rows begin at row `first` of the batch. */
+static iter_status predict(iter_trainer *trainer, checked_batch *c, int64_t first,
+                           engine_outcome *outcome, iter_error *err) {
     static const char hint_of_finite[] = "Data are finite, so the weights are not, or too large";
     const engine_pending note = note_of(trainer, c, false);
-    engine_collected found = {.loss_sum = 0};
+    engine_collected found;
     c->far_label = c->label;
     if (c->is_far) c->far_label.data = NULL;
-    const iter_status status = run(trainer, c, ENGINE_RUN_FORWARD, outcome, err);
-    if (status < 0 && outcome->pending) { /* the run itself is fine, but must be collected */
-        const iter_status collected = trainer->ops->collect(trainer->state, &found, NULL);
-        (void)collected; /* the first error says why */
-    }
-    if (status < 0) return status;
-    if (outcome->pending) {
-        ENGINE_TRY(trainer->ops->collect(trainer->state, &found, err));
-        outcome->loss_sum = found.trouble == ENGINE_TROUBLE_LOSS ? found.loss : found.loss_sum;
-    }
-    if (found.trouble == ENGINE_TROUBLE_ID) {
-        trainer->pending[0] = note;
-        memcpy(trainer->pending_indices, iter_batch_index(c->source),
-               (size_t)c->batch.n_rows * sizeof(uint64_t));
-        return fail_collected(trainer, &found, c, err);
-    }
+    ENGINE_TRY(run_now(trainer, c, ENGINE_RUN_FORWARD, outcome, &found, err));
+    if (found.trouble == ENGINE_TROUBLE_ID)
+        return fail_found(trainer, c, first, false, &found, err);
     if (isfinite(outcome->loss_sum)) return ITER_OK;
     char hint[160];
     return fail_not_finite(&note, iter_batch_index(c->source), "an output is not finite",
@@ -517,7 +535,7 @@ static iter_status predict_rows(iter_trainer *trainer, const checked_batch *c, i
     rows.label.desc.dims[0] = n;
     memset(trainer->counts + first, 1, (size_t)n);
     rows.batch.n_counted = n * trainer->net.n_targets;
-    ENGINE_TRY(predict(trainer, &rows, &outcome, err));
+    ENGINE_TRY(predict(trainer, &rows, first, &outcome, err));
     ENGINE_TRY(trainer->ops->outputs(trainer->state, n, wide ? trainer->outputs : out, err));
     for (int64_t i = 0; wide && i < n * trainer->net.n_outputs; i++)
         out[i] = (float)((const double *)trainer->outputs)[i];

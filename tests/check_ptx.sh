@@ -2,7 +2,8 @@
 # The PTX beside a .cu is what its source compiles to, and no kernel of the library fuses a multiply
 # with an add.
 # Usage: check_ptx.sh SOURCE_DIR. Rebuilding needs the nvcc that wrote it, by NVCC or on PATH;
-# without it, skipped (77). nvcc marks its text for the driver of its own release, and adds hints
+# without it, skipped (77); pip has it: nvidia-cuda-nvcc, nvidia-nvvm and nvidia-cuda-crt of that
+# number, all three. nvcc marks its text for the driver of its own release, and adds hints
 # that older drivers do not know. Neither is needed: the text is marked for PTX 8.0, which every
 # supported driver reads (CUDA 12.0: ITER_CUDA_MIN_VERSION), and ptxas checks that.
 cd "$1" || exit 2

@@ -6,6 +6,7 @@ source=$(cd "$1" && pwd) || exit 2
 cd "$2" || exit 2
 programs=$PWD/examples
 module=$PWD/engine/libiter_mpi.so
+fakes=$PWD/tests/fake
 if [ ! -x "$programs/train_mnist" ]; then echo "skipped: the training programs are not built"; exit 77; fi
 if [ ! -f "$module" ]; then echo "skipped: there is no module for MPI (libopenmpi-dev)"; exit 77; fi
 if ! command -v mpirun >/dev/null; then echo "skipped: no mpirun (openmpi-bin)"; exit 77; fi
@@ -71,6 +72,27 @@ keys = 'rows', 'loss', 'train_accuracy', 'test_loss', 'test_accuracy'
 assert all(a[k] == b[k] for a, b in zip(one['epochs'], several['epochs']) for k in keys), several" || fault "JSON of $n ranks"
     [ "$(grep -c '^epoch   seconds' "$dir/out")" = 1 ] || fault "$n ranks: not one table: $(cat "$dir/out")"
 done
+
+# ---- The same on a GPU that the ranks share, which is a fake one
+if [ -f "$fakes/libcuda.so.1" ] && [ -f "$fakes/libpack_kernels.so" ]; then
+    for n in 1 2; do
+        # shellcheck disable=SC2086
+        ranks $n env "LD_LIBRARY_PATH=$fakes" "LD_PRELOAD=$fakes/libpack_kernels.so" "$programs/train_mnist" $mnist --device cuda:0 --epochs 1 --limit-steps 4 --checkpoint "$dir/g$n" --json "$dir/g$n.json" ||
+            fault "$n ranks, a GPU: $(cat "$dir/err")"
+        same "$dir/g1/train_mnist.safetensors" "$dir/g$n/train_mnist.safetensors" "$n ranks, a GPU"
+    done
+    python3 -c "import json
+j = json.load(open('$dir/g2.json'))
+assert j['ranks'] == 2 and j['device'] == 'cuda:0' and j['backend'].startswith('cuda'), j" || fault "JSON of 2 ranks on a GPU"
+    ranks 2 env "LD_LIBRARY_PATH=$fakes" "LD_PRELOAD=$fakes/libpack_kernels.so" "$ITERBENCH" --data synthetic:cs224 --model mlp --batch 32 --device cuda:0 --seconds 1 --json - || fault "iterbench, a GPU: $(cat "$dir/err")"
+    python3 -c "import json
+j = json.load(open('$dir/out'))
+assert len(j['ranks']) == 2 and j['steps'] > 0 and j['config']['backend'].startswith('cuda'), j" || fault "iterbench's JSON of 2 ranks on a GPU: $(cat "$dir/out")"
+    ranks 2 env "LD_LIBRARY_PATH=$fakes" "$ITERBENCH" --data synthetic:cs224 --model mlp --batch 32 --device cuda --seconds 1 && fault "the second rank found a second GPU"
+    grep -q 'rank 1: .*cuda:1\|rank 1: .*GPU 1' "$dir/err" || fault "no GPU of the local rank: $(cat "$dir/err")"
+else
+    echo "not checked: ranks on a GPU; the fake driver is not built"
+fi
 
 # ---- Resumed with other ranks, whose micro-batches are then the checkpoint's
 long="--data mnist:$dir/mnist?split=train --threads 1 --batch 50 --epochs 150"
@@ -151,14 +173,14 @@ j = json.load(open('$dir/signal.json'))
 assert j['stopped'] == 'SIGINT' and j['ranks'] == 3, j" || fault "a signal for one rank did not end all: $(cat "$dir/err")"
 
 # ---- iterbench: one report for all ranks; a slow one is found, with its stage
-report="--data synthetic:cifar10 --model cnn --batch 8 --threads 1 --seconds 1 --json -"
+report="--data synthetic:cifar10 --model cnn --batch 8 --threads 1 --seconds 3 --json -"
 # shellcheck disable=SC2086
 for seed in 0 1; do
     ranks 3 "$ITERBENCH" $report --seed $seed --plant slow-rank:4 || fault "iterbench: $(cat "$dir/err")"
     python3 -c "import json
 j = json.load(open('$dir/out'))
 v = j['verdict']
-assert len(j['ranks']) == 3 and j['config']['batch'] == 8 and j['steps'] > 0, j
+assert len(j['ranks']) == 3 and j['config']['batch'] == 8 and j['steps'] > 3, j
 assert v['limit'] == 'straggler' and v['rank'] == $seed + 1 and v['of'] == 'loading' and v['gain'] > 0.5, v
 assert j['ranks'][v['rank']]['stage'] == 'takes-time', j['ranks']
 for r in j['ranks']: assert abs(r['load_s'] + r['compute_s'] + r['wait_s'] - j['slowest_s']) < 1e-6, (r, j['slowest_s'])" ||

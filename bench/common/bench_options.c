@@ -121,7 +121,9 @@ static bool store(const option_row *row, const char *text, bench_options *out) {
     case FLAG: *(bool *)at = true; return true;
     case REAL: return read_real(text, (double *)at);
     case START: return read_start(text, out);
-    case DEVICE: return read_device(text, row->max, (int32_t *)at);
+    case DEVICE:
+        out->any_device = strcmp(text, "cuda") == 0;
+        return read_device(text, row->max, (int32_t *)at);
     case CHOICE:
         if (!read_choice(text, row->value, &choice)) return false;
         *(int32_t *)at = choice + row->base;

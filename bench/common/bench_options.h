@@ -95,6 +95,7 @@ typedef struct bench_options {
     int32_t model;    /* bench_model */
     /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and the model is trained on it */
     int32_t device;
+    bool any_device;               /* "cuda", without a number */
     int32_t finish, resident;      /* the library's enums; for a GPU */
     int32_t precision, algorithms; /* the engine's enums; for a trainer on a GPU */
     int32_t sweep;                 /* 1 = over loader settings */

@@ -183,9 +183,11 @@ static iter_status cpu_run_batch(void *state, const engine_batch *batch, engine_
     return status;
 }
 
-static int32_t cpu_gradients(void *state, engine_gradient *out) {
+static iter_status cpu_gradients(void *state, engine_gradient *out, int32_t *out_n,
+                                 iter_error *err) {
     const cpu_plan *plan = state;
     int32_t n = 0;
+    (void)err;
     for (int32_t i = 0; i < plan->n_nodes; i++) {
         cpu_node *node = plan->nodes[i];
         for (int32_t p = 0; p < node->n_params; p++, n++)
@@ -194,12 +196,15 @@ static int32_t cpu_gradients(void *state, engine_gradient *out) {
             else
                 out[n] = dense_gradient(&node->params[p]);
     }
-    return n;
+    *out_n = n;
+    return ITER_OK;
 }
 
 /* The nodes' own gradients give way to the sums for as long as the update takes. */
-static void cpu_update_from(void *state, const engine_gradient *sums, const engine_batch *batch) {
+static iter_status cpu_update_from(void *state, const engine_gradient *sums,
+                                   const engine_batch *batch, iter_error *err) {
     cpu_plan *plan = state;
+    (void)err;
     const cpu_run run = {batch, ENGINE_RUN_TRAIN, NULL};
     float *own[ENGINE_MAX_PARAMS];
     cpu_team team;
@@ -223,6 +228,7 @@ static void cpu_update_from(void *state, const engine_gradient *sums, const engi
         }
     }
     iter__cpu_team_end(&team);
+    return ITER_OK;
 }
 
 /* The node that has the parameter; *which is the parameter's index there. */

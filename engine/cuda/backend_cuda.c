@@ -9,6 +9,7 @@
  * step that failed, although the host learns of it later.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,22 +63,28 @@ static iter_status cuda_create(void *state, const engine_backend_config *config,
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
+static engine_step step_of(const cuda_plan *plan, const engine_batch *batch) {
+    const engine_optimizer *o = plan->optimizer;
+    const double t = (double)batch->step + 1;
+    engine_step step = {.words = {(uint32_t)batch->step, (uint32_t)(batch->step >> 32)},
+                        .lr = (float)batch->lr,
+                        .rate = (float)batch->lr,
+                        .first_row = (uint32_t)batch->first_row};
+    if (batch->n_counted > 0) step.share = 1 / (double)batch->n_counted;
+    if (o->kind == ENGINE_ADAM)
+        step.rate = (float)(batch->lr * sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t)));
+    return step;
+}
+
 /* Writes what changes from step to step; the copy is the first thing that the stream does. */
 static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine_run what,
                               iter_error *err) {
     cuda_plan *plan = &b->plan;
     cuda_machine *m = &plan->machine;
-    const engine_optimizer *o = plan->optimizer;
-    const double t = (double)batch->step + 1;
     unsigned char *at = b->steps + b->n_pending * plan->step_bytes;
-    engine_step step = {.words = {(uint32_t)batch->step, (uint32_t)(batch->step >> 32)},
-                        .run = b->n_pending,
-                        .updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0,
-                        .lr = (float)batch->lr,
-                        .rate = (float)batch->lr};
-    if (batch->n_counted > 0) step.share = 1 / (double)batch->n_counted;
-    if (o->kind == ENGINE_ADAM)
-        step.rate = (float)(batch->lr * sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t)));
+    engine_step step = step_of(plan, batch);
+    step.run = b->n_pending;
+    step.updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0;
     memcpy(at, &step, sizeof(step));
     memset(at + sizeof(step), 0, (size_t)plan->net->batch);
     memcpy(at + sizeof(step), batch->counts, (size_t)batch->n_rows);
@@ -157,6 +164,7 @@ static iter_status cuda_run(void *state, const engine_batch *batch, engine_run w
     if (out->pending) {
         mark_flight(b);
         b->n_pending++;
+        if (what != ENGINE_RUN_FORWARD) b->has_gradient = true;
         b->n_converted += iter__cuda_turns(&b->plan);
     } else if (read_tally(b, NULL) >= 0) {
         b->has_kept = b->n_pending > 0;
@@ -205,6 +213,53 @@ static iter_status cuda_collect(void *state, engine_collected *out, iter_error *
         status = clear_tally(b, err);
     }
     iter__machine_leave(m);
+    return status;
+}
+
+/* ---- Sums of gradients ----------------------------------------------------------------------- */
+
+/* They lie in page-locked memory, each where its master is among the masters. */
+static iter_status cuda_gradients(void *state, engine_gradient *out, int32_t *out_n,
+                                  iter_error *err) {
+    cuda_backend *b = state;
+    cuda_plan *plan = &b->plan;
+    *out_n = plan->net->n_params;
+    for (int32_t p = 0; p < *out_n; p++)
+        out[p] = (engine_gradient){.n = plan->net->params[p].n_elements,
+                                   .values = b->sums + plan->params[p].first};
+    if (!b->has_gradient) return ITER_OK;
+    ENGINE_TRY(iter__machine_enter(&plan->machine, err));
+    iter_status status = iter__cuda_gather_all(plan, err);
+    if (status >= 0)
+        status = iter__machine_read(&plan->machine, b->sums, plan->gathered,
+                                    plan->n_weights * sizeof(float), err);
+    iter__machine_leave(&plan->machine);
+    return status;
+}
+
+/* Nothing is pending, so the device reads none of the page-locked memory. */
+static iter_status update_inside(cuda_backend *b, const engine_batch *batch, iter_error *err) {
+    cuda_plan *plan = &b->plan;
+    cuda_machine *m = &plan->machine;
+    const engine_step step = step_of(plan, batch);
+    const uint32_t go = 1;
+    ENGINE_TRY(
+        iter__machine_write(m, plan->gathered, b->sums, plan->n_weights * sizeof(float), err));
+    ENGINE_TRY(iter__machine_write(m, plan->step, &step, sizeof(step), err));
+    ENGINE_TRY(
+        iter__machine_write(m, plan->tally + offsetof(engine_tally, go), &go, sizeof(go), err));
+    return iter__cuda_update_gathered(plan, err);
+}
+
+static iter_status cuda_update(void *state, const engine_gradient *sums, const engine_batch *batch,
+                               iter_error *err) {
+    cuda_backend *b = state;
+    const cuda_plan *plan = &b->plan;
+    for (int32_t p = 0; p < plan->net->n_params; p++)
+        memcpy(b->sums + plan->params[p].first, sums[p].values, (size_t)sums[p].n * sizeof(float));
+    ENGINE_TRY(iter__machine_enter(&b->plan.machine, err));
+    const iter_status status = update_inside(b, batch, err);
+    iter__machine_leave(&b->plan.machine);
     return status;
 }
 
@@ -365,6 +420,8 @@ const engine_backend_ops iter__backend_cuda = {
     .outputs = cuda_outputs,
     .describe = cuda_describe,
     .layer_text = cuda_layer_text,
+    .gradients = cuda_gradients,
+    .update = cuda_update,
     .on_device = true,
     .collect = cuda_collect,
 };

@@ -33,7 +33,9 @@ typedef struct cuda_backend {
     /* Page-locked memory, one allocation. */
     unsigned char *pinned;
     size_t pinned_bytes;
-    unsigned char *steps;               /* [ENGINE_MAX_PENDING] of plan.step_bytes */
+    unsigned char *steps; /* [ENGINE_MAX_PENDING] of plan.step_bytes */
+    float *sums;          /* [plan.n_weights] gradients, or sums of them; NULL = none */
+    bool has_gradient;    /* a run has computed gradients */
     unsigned char *stages[CUDA_STAGES]; /* data and label of a batch from host memory */
     CUevent copied[CUDA_STAGES];        /* events after the copy of each */
     uint32_t next_stage;

@@ -114,8 +114,10 @@ static void lay_out_rest(cuda_plan *plan) {
     int64_t most = 1;
     for (int32_t p = 0; p < net->n_params; p++)
         most = larger(most, net->params[p].n_elements);
+    if (plan->sums) most = larger(most, (int64_t)plan->n_weights);
     plan->gathered = iter__cuda_take(plan, most, sizeof(float));
     plan->device_pieces = iter__cuda_take(plan, plan->n_pieces, sizeof(engine_piece));
+    if (plan->sums) plan->sum_pieces = iter__cuda_take(plan, plan->n_pieces, sizeof(engine_piece));
     plan->device_chunks = iter__cuda_take(plan, plan->n_chunks, sizeof(engine_chunk));
     plan->step_bytes = round_up(sizeof(engine_step) + (size_t)rows);
     plan->step = iter__cuda_take(plan, 1, plan->step_bytes);
@@ -174,6 +176,26 @@ static iter_status write_chunks(cuda_plan *plan, iter_error *err) {
     return status;
 }
 
+/* The pieces whose gradients are in `gathered`, in the masters' order. Copies of the weights are in
+ * another order, so these have none. */
+static iter_status write_sum_pieces(cuda_plan *plan, iter_error *err) {
+    const size_t n = (size_t)plan->n_pieces;
+    engine_piece *pieces = iter__engine_alloc(n + 1, sizeof(*pieces));
+    if (!pieces) return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        const engine_piece *p = &plan->pieces[i];
+        pieces[i] = (engine_piece){.first = p->first,
+                                   .n = p->n,
+                                   .gradient = plan->gathered + p->first * sizeof(float),
+                                   .plain = 1,
+                                   .decays = p->decays};
+    }
+    const iter_status status =
+        iter__machine_write(&plan->machine, plan->sum_pieces, pieces, n * sizeof(*pieces), err);
+    iter__engine_free(pieces);
+    return status;
+}
+
 /* Writes the lengths of sequences, and an empty tally. */
 static iter_status fill(cuda_plan *plan, iter_error *err) {
     cuda_machine *m = &plan->machine;
@@ -187,7 +209,7 @@ static iter_status fill(cuda_plan *plan, iter_error *err) {
               (plan->lengths, steps, (size_t)plan->net->batch, m->stream));
     ENGINE_TRY(iter__machine_write(m, plan->tally, &tally, sizeof(tally), err));
     ENGINE_TRY(write_chunks(plan, err));
-    return ITER_OK;
+    return plan->sums && plan->n_pieces > 0 ? write_sum_pieces(plan, err) : ITER_OK;
 }
 
 /* Nodes that can choose measure their algorithms, in memory that is freed afterwards; if measuring
@@ -304,6 +326,7 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
     plan->net = config->net;
     plan->optimizer = config->optimizer;
     plan->keep_input_gradient = config->keep_input_gradient && !config->net->input.ids;
+    plan->sums = config->sums;
     plan->algorithms = config->algorithms;
     plan->algorithms_file = config->algorithms_file;
     set_numbers(plan, config->precision);

@@ -111,7 +111,7 @@ struct cuda_plan {
     int32_t algorithms;          /* iter_algorithms */
     const char *algorithms_file; /* only while the plan is made; NULL = none */
     cuda_choices choices;        /* only while the plan is made */
-    bool keep_input_gradient;
+    bool keep_input_gradient, sums;
 
     int32_t n_places, n_nodes;
     cuda_place places[ENGINE_MAX_LAYERS];
@@ -129,8 +129,9 @@ struct cuda_plan {
     engine_piece *pieces; /* [CUDA_MAX_PIECES] */
     int32_t n_pieces;
     uint32_t n_chunks;
-    /* gathered: room for the largest parameter */
+    /* gathered: room for the largest parameter; for sums, for all, as the masters */
     CUdeviceptr device_pieces, device_chunks, gathered;
+    CUdeviceptr sum_pieces; /* for sums: the same, with gradients in `gathered` */
 
     bool copies_data;     /* outputs are the data, so they must outlive the batch */
     CUdeviceptr own_data; /* of place 0, if the batch has another layout */
@@ -218,5 +219,9 @@ iter_status iter__cuda_update(cuda_plan *plan, iter_error *err);
  * plan->gathered. */
 iter_status iter__cuda_spread(cuda_plan *plan, int32_t param, iter_error *err);
 iter_status iter__cuda_gather(cuda_plan *plan, int32_t param, iter_error *err);
+/* For sums: copies the gradients of all parameters to plan->gathered, each where its master is in
+ * the masters; and updates by what lies there. */
+iter_status iter__cuda_gather_all(cuda_plan *plan, iter_error *err);
+iter_status iter__cuda_update_gathered(cuda_plan *plan, iter_error *err);
 
 #endif

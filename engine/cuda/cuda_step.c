@@ -158,10 +158,12 @@ static engine_params_args params_args(const cuda_plan *plan, engine_params_mode 
     return args;
 }
 
+static engine_params_mode update_mode(const cuda_plan *plan) {
+    return plan->optimizer->kind == ENGINE_ADAM ? ENGINE_PARAMS_ADAM : ENGINE_PARAMS_SGD;
+}
+
 iter_status iter__cuda_update(cuda_plan *plan, iter_error *err) {
-    const bool adam = plan->optimizer->kind == ENGINE_ADAM;
-    const engine_params_args update =
-        params_args(plan, adam ? ENGINE_PARAMS_ADAM : ENGINE_PARAMS_SGD);
+    const engine_params_args update = params_args(plan, update_mode(plan));
     if (plan->numbers.half) {
         const engine_params_args check = params_args(plan, ENGINE_PARAMS_CHECK);
         ENGINE_TRY(iter__machine_launch(&plan->machine, kernel_engine_params, plan->n_chunks,
@@ -171,6 +173,30 @@ iter_status iter__cuda_update(cuda_plan *plan, iter_error *err) {
         iter__machine_launch(&plan->machine, kernel_engine_params, plan->n_chunks, &update, err));
     if (!plan->numbers.half) return ITER_OK;
     return iter__machine_launch(&plan->machine, kernel_engine_scale, 1, &update, err);
+}
+
+static iter_status over_all(cuda_plan *plan, engine_params_mode mode, CUdeviceptr pieces,
+                            iter_error *err) {
+    engine_params_args args = params_args(plan, mode);
+    args.pieces = pieces;
+    args.out = plan->gathered;
+    args.scaled = args.scaled && mode == ENGINE_PARAMS_GATHER; /* what was gathered is not */
+    return iter__machine_launch(&plan->machine, kernel_engine_params, plan->n_chunks, &args, err);
+}
+
+iter_status iter__cuda_gather_all(cuda_plan *plan, iter_error *err) {
+    return over_all(plan, ENGINE_PARAMS_GATHER, plan->device_pieces, err);
+}
+
+/* With f16, the sums overflow on all ranks or on none, so all skip the step and change the scale
+ * together. */
+iter_status iter__cuda_update_gathered(cuda_plan *plan, iter_error *err) {
+    const engine_params_args scale = params_args(plan, update_mode(plan));
+    if (plan->numbers.half) ENGINE_TRY(over_all(plan, ENGINE_PARAMS_CHECK, plan->sum_pieces, err));
+    ENGINE_TRY(over_all(plan, update_mode(plan), plan->sum_pieces, err));
+    ENGINE_TRY(over_all(plan, ENGINE_PARAMS_SPREAD, plan->device_pieces, err));
+    if (!plan->numbers.half) return ITER_OK;
+    return iter__machine_launch(&plan->machine, kernel_engine_scale, 1, &scale, err);
 }
 
 /* The chunks of one parameter. */

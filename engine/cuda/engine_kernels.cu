@@ -188,7 +188,7 @@ DEVICE int is_kept(const engine_map_args *a, int64_t row, int64_t place, kept_ei
         uint32_t k0 = a->key[0], k1 = a->key[1];
         of->eight = place / 8;
         of->words[0] = (uint32_t)(place / 8);
-        of->words[1] = (uint32_t)row;
+        of->words[1] = (uint32_t)row + step->first_row;
         of->words[2] = step->words[0];
         of->words[3] = step->words[1];
         ROLLED for (int i = 0; i < 10; i++) {

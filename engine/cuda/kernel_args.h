@@ -19,12 +19,13 @@ typedef unsigned long long engine_address;
 /* What changes from step to step. The host writes it before each run, so that a captured graph
  * stays the same. counts[batch] follow it. */
 typedef struct engine_step {
-    double share;      /* 1 / rows that count; 0 = no row counts */
-    uint32_t words[2]; /* the step's number, for dropout */
-    uint32_t run;      /* counted from the last collect */
-    uint32_t updates;  /* 1 = weights may change */
-    float lr, rate;    /* Adam's rate includes its bias corrections */
-    uint32_t reserved[2];
+    double share;       /* 1 / rows that count; 0 = no row counts */
+    uint32_t words[2];  /* the step's number, for dropout */
+    uint32_t run;       /* counted from the last collect */
+    uint32_t updates;   /* 1 = weights may change */
+    float lr, rate;     /* Adam's rate includes its bias corrections */
+    uint32_t first_row; /* of the global batch, for dropout */
+    uint32_t reserved;
 } engine_step;
 
 typedef enum engine_failure {

@@ -504,19 +504,25 @@ static iter_status reference_run(void *state, const engine_batch *batch, engine_
     return ITER_OK;
 }
 
-static int32_t reference_gradients(void *state, engine_gradient *out) {
+static iter_status reference_gradients(void *state, engine_gradient *out, int32_t *out_n,
+                                       iter_error *err) {
     const reference_state *s = state;
+    (void)err;
     for (int32_t p = 0; p < s->net->n_params; p++)
         out[p] = (engine_gradient){.n = s->net->params[p].n_elements, .values = s->gradients[p]};
-    return s->net->n_params;
+    *out_n = s->net->n_params;
+    return ITER_OK;
 }
 
-static void reference_update(void *state, const engine_gradient *sums, const engine_batch *batch) {
+static iter_status reference_update(void *state, const engine_gradient *sums,
+                                    const engine_batch *batch, iter_error *err) {
     reference_state *s = state;
+    (void)err;
     const REAL *gradients[ENGINE_MAX_PARAMS];
     for (int32_t p = 0; p < s->net->n_params; p++)
         gradients[p] = sums[p].values;
     run_update(s, batch, gradients);
+    return ITER_OK;
 }
 
 static iter_status reference_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {

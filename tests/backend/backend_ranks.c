@@ -9,6 +9,7 @@
 
 #include "engine/backend.h"
 #include "engine/engine_memory.h"
+#include "tests/support/layer_case.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/trainer_case.h"
 
@@ -26,6 +27,8 @@ typedef struct job {
     int32_t last_batch;
     uint64_t bucket_bytes;
     bool goes_on;
+    int32_t memory; /* of the loader: iter_memory_kind */
+    int32_t precision;
     uint32_t stop_rank; /* 1 + the rank whose progress ends the second epoch; 0 = none */
     const char *path;   /* a checkpoint, saved after the first epoch, or read before it */
     bool reads;
@@ -71,6 +74,7 @@ static iter_loader *open_share(const job *j, const iter_communicator *comm) {
     arrays[1].data = tied ? (void *)next_tokens : ids ? (void *)halves : (void *)classes;
     if (j->bad_label >= 0) arrays[1].data = wrong_classes;
     opt.rank = comm->rank;
+    opt.memory.kind = j->memory;
     opt.ranks = comm->ranks;
     opt.global_batch = j->global_batch;
     opt.micro_batches = j->micro_batches;
@@ -97,6 +101,7 @@ static iter_status make_trainer(const job *j, iter_communicator *comm, iter_load
     opt.threads = 1;
     opt.communicator = comm;
     opt.bucket_bytes = j->bucket_bytes;
+    opt.precision = j->precision;
     const iter_status status = iter_trainer_create(model, loader, &opt, out, err);
     iter_model_unref(model);
     return status;
@@ -285,12 +290,18 @@ static void expect_same(const job *a, const job *b, uint32_t ranks) {
                 a->micro_batches, a->global_batch, ranks, a->last_batch);
 }
 
+static const char *const models[] = {CNN, GRU, MLP, SUM, TIED};
+
+static size_t n_models(const char *backend) {
+    const size_t n = sizeof(models) / sizeof(models[0]);
+    return strcmp(backend, "cuda") ? n : n - 1; /* which has no tied softmax */
+}
+
 /* 50 rows in batches of 12 leave 2, fewer than there are micro-batches. */
-static void test_same_bits(const char *backend) {
-    static const char *const models[] = {CNN, GRU, MLP, TIED, SUM};
+static void test_same_bits(const char *backend, int32_t memory, int32_t precision) {
     static const uint32_t parts[] = {4, 8, 5};
     static const uint64_t sizes[] = {1, 400, 0};
-    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++)
+    for (size_t m = 0; m < n_models(backend); m++)
         for (size_t p = 0; p < (strcmp(backend, "cpu") ? 1 : sizeof(parts) / sizeof(parts[0]));
              p++) {
             const job j = {.model = models[m],
@@ -299,6 +310,8 @@ static void test_same_bits(const char *backend) {
                            .micro_batches = parts[p],
                            .last_batch = m % 2 ? ITER_LAST_KEEP : ITER_LAST_PAD,
                            .bucket_bytes = sizes[p], /* of all nets: many buckets, some, one */
+                           .memory = memory,
+                           .precision = precision,
                            .bad_label = -1};
             job *alone = run_job(j, 1);
             for (uint32_t ranks = 2; ranks <= parts[p]; ranks++) {
@@ -325,8 +338,7 @@ static double distance(const job *a, const job *b) {
 /* The sum over micro-batches is the gradient of the whole batch, the short last one included. */
 static void test_is_the_gradient(const char *backend) {
     const bool wide = strcmp(backend, "reference-f64") == 0;
-    static const char *const models[] = {CNN, GRU, MLP, TIED, SUM};
-    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
+    for (size_t m = 0; m < n_models(backend); m++) {
         job j = {.model = models[m],
                  .backend = backend,
                  .optimizer = "sgd:lr=0.05",
@@ -409,10 +421,9 @@ static void test_goes_on(const char *backend) {
              .bad_label = 17,
              .last_batch = ITER_LAST_KEEP,
              .micro_batches = 4,
-             .bucket_bytes = 1,
              .goes_on = true};
     job *two = run_job(j, 2);
-    j.bucket_bytes = 0;
+    j.bucket_bytes = 1; /* several, so that a thread sends them */
     for (uint32_t ranks = 2; ranks <= 4; ranks++) {
         job *several = run_job(j, ranks);
         expect_same(two, several, ranks);
@@ -475,15 +486,32 @@ static void test_checkpoint(const char *backend) {
     remove(path);
 }
 
-int main(void) {
+/* Ranks that share a GPU, or a fake of one. */
+static int test_cuda(void) {
+    const engine_backend_ops *cuda = NULL;
+    bool on_fake;
+    iter__backend_find("cuda", &cuda, NULL);
+    if (!layer_backend_is_there(cuda, &on_fake)) return 77;
+    test_is_the_gradient("cuda");
+    test_same_bits("cuda", ITER_MEMORY_HOST, ITER_PRECISION_F32);
+    test_same_bits("cuda", ITER_MEMORY_DEVICE, ITER_PRECISION_F32);
+    test_same_bits("cuda", ITER_MEMORY_DEVICE, ITER_PRECISION_F16);
+    test_checkpoint("cuda");
+    test_goes_on("cuda");
+    return EXPECT_DONE();
+}
+
+int main(int argc, char **argv) {
     draw_sets();
     for (int i = 0; i < ROWS; i++)
         for (int t = 0; t < STEPS; t++)
             next_tokens[i][t] = t + 1 < STEPS && (i + t) % 5 ? tokens[i][t + 1] : ENGINE_NO_TARGET;
+    if (argc > 2 && strcmp(argv[1], "--backend") == 0 && strcmp(argv[2], "cuda") == 0)
+        return test_cuda();
     for (const char *const *name = iter_engine_backends(); *name; name++) {
         if (strcmp(*name, "cuda") == 0) continue;
         test_is_the_gradient(*name);
-        test_same_bits(*name);
+        test_same_bits(*name, ITER_MEMORY_HOST, ITER_PRECISION_F32);
         test_checkpoint(*name);
         test_goes_on(*name);
         test_no_memory(*name);
