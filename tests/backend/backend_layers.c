@@ -414,7 +414,7 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
 static const char *const precisions[] = {"f32", "TF32", "f16"};
 static const char *const choices[] = {"", ", tuned", ", fast"};
 
-static bool on_fake; /* it has no tensor cores, and rounds as f32 does instead */
+static bool on_fake; /* whose tensor cores round factors alike, and sum exactly */
 
 static bool has_kind(const layer_case *test, engine_kind kind) {
     for (int32_t i = 0; i < test->net.n_layers; i++)
@@ -428,8 +428,7 @@ static bool has_kind(const layer_case *test, engine_kind kind) {
  * kinks 0.004. cuDNN's gru has its own tanh in f32. */
 static double precision_tolerance(const layer_case *test, int32_t precision) {
     const bool gru = has_kind(test, ENGINE_GRU);
-    if (precision == ITER_PRECISION_F32 || (precision == ITER_PRECISION_TF32 && on_fake))
-        return gru ? 2e-5 : layer_tolerance(test);
+    if (precision == ITER_PRECISION_F32) return gru ? 2e-5 : layer_tolerance(test);
     return has_kind(test, ENGINE_RELU) || has_kind(test, ENGINE_MAXPOOL) ? 1e-1 : 1e-2;
 }
 

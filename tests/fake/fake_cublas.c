@@ -59,7 +59,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
 }
 
 typedef struct product {
-    bool trans_a, trans_b, half, c_half;
+    bool trans_a, trans_b, half, c_half, tf32;
     int m, n, k, lda, ldb, ldc;
     float alpha, beta;
     const void *a, *b;
@@ -72,8 +72,10 @@ static void run_product(void *state) {
         for (int64_t i = 0; i < p->m; i++) {
             double sum = 0;
             for (int64_t k = 0; k < p->k; k++)
-                sum += fake_number(p->a, p->trans_a ? i * p->lda + k : k * p->lda + i, p->half) *
-                       fake_number(p->b, p->trans_b ? k * p->ldb + j : j * p->ldb + k, p->half);
+                sum += fake_factor(p->a, p->trans_a ? i * p->lda + k : k * p->lda + i, p->half,
+                                   p->tf32) *
+                       fake_factor(p->b, p->trans_b ? k * p->ldb + j : j * p->ldb + k, p->half,
+                                   p->tf32);
             sum *= (double)p->alpha;
             if (p->beta != 0) sum += (double)p->beta * fake_number(p->c, j * p->ldc + i, p->c_half);
             fake_put(p->c, j * p->ldc + i, sum, p->c_half);
@@ -112,6 +114,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t trans_a,
                  .trans_b = trans_b == CUBLAS_OP_T,
                  .half = half,
                  .c_half = c_half,
+                 .tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32,
                  .m = m,
                  .n = n,
                  .k = k,

@@ -59,8 +59,13 @@ static size_t matrix_at(const struct cudnnRNNStruct *rnn, int which) {
 }
 
 static double weight(const gru_op *op, int which, int u, int column) {
-    return fake_number((const char *)op->weights + matrix_at(&op->rnn, which),
-                       (int64_t)u * columns_of(&op->rnn, which) + column, op->rnn.half);
+    return fake_factor((const char *)op->weights + matrix_at(&op->rnn, which),
+                       (int64_t)u * columns_of(&op->rnn, which) + column, op->rnn.half,
+                       op->rnn.tf32);
+}
+
+static double factor(const gru_op *op, const void *from, int64_t at) {
+    return fake_factor(from, at, op->rnn.half, op->rnn.tf32);
 }
 
 static double bias(const gru_op *op, int which, int u) {
@@ -84,8 +89,12 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
     CHECK(precision == CUDNN_DATA_FLOAT && flags == CUDNN_RNN_PADDED_IO_DISABLED, "kind");
     CHECK(half ? math == CUDNN_TENSOR_OP_MATH : math != CUDNN_TENSOR_OP_MATH, "arithmetic");
     CHECK(dropout && dropout->set, "dropout");
-    *rnn = (struct cudnnRNNStruct){true, half, input_size, hidden_size,
-                                   algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H};
+    *rnn = (struct cudnnRNNStruct){true,
+                                   half,
+                                   input_size,
+                                   hidden_size,
+                                   algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+                                   !half && math != CUDNN_FMA_MATH};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -152,13 +161,19 @@ static double sigmoid(double x) {
 static double sum_of(const gru_op *op, int which, int u, const void *from, int64_t at) {
     double sum = bias(op, which, u);
     for (int i = 0; at >= 0 && i < columns_of(&op->rnn, which); i++)
-        sum += weight(op, which, u, i) * fake_number(from, at + i, op->rnn.half);
+        sum += weight(op, which, u, i) * factor(op, from, at + i);
     return sum;
 }
 
 static float *kept(const gru_op *op, int what, int64_t at) {
     const int64_t n = (int64_t)op->steps * op->batch * op->rnn.units;
     return op->reserve + 1 + what * n + at;
+}
+
+/* The gradient of a sum, as a factor. */
+static double kept_factor(const gru_op *op, int what, int64_t at) {
+    const double number = (double)*kept(op, what, at);
+    return op->rnn.tf32 ? fake_tf32(number) : number;
 }
 
 static void run_forward(void *state) {
@@ -225,13 +240,13 @@ static void run_by_data(void *state) {
                 for (int u = 0; u < units; u++)
                     for (int gate = 0; gate < 3; gate++)
                         d_before[i] +=
-                            (double)*kept(op, 7 + gate, at + u) * weight(op, 3 + gate, u, i);
+                            kept_factor(op, 7 + gate, at + u) * weight(op, 3 + gate, u, i);
             }
             for (int i = 0; i < op->rnn.input; i++) {
                 double sum = 0;
                 for (int u = 0; u < units; u++)
                     for (int gate = 0; gate < 3; gate++)
-                        sum += (double)*kept(op, 4 + gate, at + u) * weight(op, gate, u, i);
+                        sum += kept_factor(op, 4 + gate, at + u) * weight(op, gate, u, i);
                 fake_put(op->out, (t * op->batch + row) * op->rnn.input + i, sum, op->rnn.half);
             }
         }
@@ -261,10 +276,9 @@ static void run_by_weights(void *state) {
             for (int i = 0; i < columns; i++) {
                 sum = 0;
                 for (int64_t at = which < 3 ? 0 : op->batch; at < n; at++)
-                    sum += (double)*kept(op, 4 + which, at * units + u) *
-                           (which < 3
-                                ? fake_number(op->x, at * columns + i, op->rnn.half)
-                                : fake_number(op->y, (at - op->batch) * columns + i, op->rnn.half));
+                    sum += kept_factor(op, 4 + which, at * units + u) *
+                           (which < 3 ? factor(op, op->x, at * columns + i)
+                                      : factor(op, op->y, (at - op->batch) * columns + i));
                 add(base + matrix_at(&op->rnn, which), (int64_t)u * columns + i, sum, op->rnn.half);
             }
         }

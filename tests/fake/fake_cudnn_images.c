@@ -62,19 +62,22 @@ static void over_products(const conv_op *op,
                 }
 }
 
-static void to_y(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
+/* CUDNN_DEFAULT_MATH lets f32 be TF32. */
+static double factor(const conv_op *op, const void *at, int64_t i) {
     const bool half = op->x_desc.half;
-    sums[y] += fake_number(op->x, x, half) * fake_number(op->w, w, half);
+    return fake_factor(at, i, half, !half && op->conv.math != CUDNN_FMA_MATH);
+}
+
+static void to_y(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
+    sums[y] += factor(op, op->x, x) * factor(op, op->w, w);
 }
 
 static void to_x(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
-    const bool half = op->x_desc.half;
-    sums[x] += fake_number(op->y, y, half) * fake_number(op->w, w, half);
+    sums[x] += factor(op, op->y, y) * factor(op, op->w, w);
 }
 
 static void to_w(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
-    const bool half = op->x_desc.half;
-    sums[w] += fake_number(op->x, x, half) * fake_number(op->y, y, half);
+    sums[w] += factor(op, op->x, x) * factor(op, op->y, y);
 }
 
 static void run_sums(const conv_op *op, size_t out_bytes,

@@ -47,6 +47,7 @@ struct cudnnRNNStruct {
     bool set, half;
     int input, units;
     bool small; /* CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H */
+    bool tf32;
 };
 
 struct cudnnRNNDataStruct {

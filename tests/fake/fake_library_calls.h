@@ -96,6 +96,24 @@ static inline double fake_number(const void *at, int64_t i, bool half) {
     return half ? (double)f32_from_f16(((const uint16_t *)at)[i]) : (double)((const float *)at)[i];
 }
 
+/* TF32: an f32 with 10 bits after the binary point, to the nearest, ties to even. */
+static inline double fake_tf32(double number) {
+    const float f = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    if ((bits & 0x7f800000u) == 0x7f800000u) return number; /* infinite or NaN */
+    bits = (bits + 0xfffu + ((bits >> 13) & 1)) & ~0x1fffu;
+    float rounded;
+    memcpy(&rounded, &bits, sizeof(rounded));
+    return (double)rounded;
+}
+
+/* A number as a factor of a product on tensor cores, or elsewhere. */
+static inline double fake_factor(const void *at, int64_t i, bool half, bool tf32) {
+    const double number = fake_number(at, i, half);
+    return tf32 ? fake_tf32(number) : number;
+}
+
 static inline void fake_put(void *at, int64_t i, double value, bool half) {
     if (half)
         ((uint16_t *)at)[i] = f16_from_f32((float)value);
