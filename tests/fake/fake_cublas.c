@@ -12,7 +12,7 @@ struct cublasContext {
     bool has_stream;
 };
 
-static fake_calls calls = {.fail_call = -1, .version = 130100};
+static fake_calls calls = FAKE_CALLS_INIT(130100);
 
 #define BEGIN(name)                                                                    \
     unsigned status = CUBLAS_STATUS_SUCCESS;                                           \
@@ -25,7 +25,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
     const fake_library *dnn = fake_library_get("libcudnn.so.9", "fake_cudnn_control");
     if (dnn) dnn->kernels();
     *handle = calloc(1, sizeof(**handle));
-    calls.n_live++;
+    fake_calls_live(&calls, 1);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -33,13 +33,13 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
     unsigned status = CUBLAS_STATUS_SUCCESS;
     const bool ok = fake_calls_begin(&calls, "cublasDestroy", &status);
     free(handle);
-    calls.n_live--;
+    fake_calls_live(&calls, -1);
     return ok ? CUBLAS_STATUS_SUCCESS : status;
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
     BEGIN("cublasGetVersion");
-    *version = (int)calls.version;
+    *version = (int)fake_calls_version(&calls, 0);
     return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
@@ -138,13 +138,11 @@ static void reset(void) {
 }
 
 static void set_version(size_t version) {
-    calls.version = version;
+    fake_calls_version(&calls, version);
 }
 
 static void fail(const char *function, long call, unsigned status) {
-    calls.fail_function = function;
-    calls.fail_call = call;
-    calls.fail_status = status;
+    fake_calls_fail(&calls, function, call, status);
 }
 
 static long count(const char *function) {
@@ -152,7 +150,7 @@ static long count(const char *function) {
 }
 
 static long live(void) {
-    return calls.n_live;
+    return fake_calls_live(&calls, 0);
 }
 
 const fake_library *fake_cublas_control(void) {

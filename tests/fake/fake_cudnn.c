@@ -7,10 +7,10 @@
  */
 #include "tests/fake/fake_cudnn_internal.h"
 
-fake_calls fake__dnn_calls = {.fail_call = -1, .version = 91501};
+fake_calls fake__dnn_calls = FAKE_CALLS_INIT(91501);
 
 size_t cudnnGetVersion(void) {
-    return fake__dnn_calls.version;
+    return fake_calls_version(&fake__dnn_calls, 0);
 }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
@@ -44,14 +44,14 @@ size_t fake__tensor_bytes(const struct cudnnTensorStruct *tensor) {
     cudnnStatus_t create(type *out) {                                          \
         BEGIN(#create);                                                        \
         *out = calloc(1, sizeof(**out));                                       \
-        fake__dnn_calls.n_live++;                                              \
+        fake_calls_live(&fake__dnn_calls, 1);                                  \
         return CUDNN_STATUS_SUCCESS;                                           \
     }                                                                          \
     cudnnStatus_t destroy(type object) {                                       \
         unsigned status = CUDNN_STATUS_SUCCESS;                                \
         const bool ok = fake_calls_begin(&fake__dnn_calls, #destroy, &status); \
         free(object);                                                          \
-        fake__dnn_calls.n_live--;                                              \
+        fake_calls_live(&fake__dnn_calls, -1);                                 \
         return ok ? CUDNN_STATUS_SUCCESS : status;                             \
     }
 
@@ -67,7 +67,7 @@ OBJECT(cudnnCreateRNNDataDescriptor, cudnnDestroyRNNDataDescriptor, cudnnRNNData
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     BEGIN("cudnnCreate");
     *handle = calloc(1, sizeof(**handle));
-    fake__dnn_calls.n_live++;
+    fake_calls_live(&fake__dnn_calls, 1);
     fake__dnn_kernels();
     return CUDNN_STATUS_SUCCESS;
 }
@@ -76,7 +76,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     unsigned status = CUDNN_STATUS_SUCCESS;
     const bool ok = fake_calls_begin(&fake__dnn_calls, "cudnnDestroy", &status);
     free(handle);
-    fake__dnn_calls.n_live--;
+    fake_calls_live(&fake__dnn_calls, -1);
     return ok ? CUDNN_STATUS_SUCCESS : status;
 }
 
@@ -188,13 +188,11 @@ static void reset(void) {
 }
 
 static void set_version(size_t version) {
-    fake__dnn_calls.version = version;
+    fake_calls_version(&fake__dnn_calls, version);
 }
 
 static void fail(const char *function, long call, unsigned status) {
-    fake__dnn_calls.fail_function = function;
-    fake__dnn_calls.fail_call = call;
-    fake__dnn_calls.fail_status = status;
+    fake_calls_fail(&fake__dnn_calls, function, call, status);
 }
 
 static long count(const char *function) {
@@ -202,7 +200,7 @@ static long count(const char *function) {
 }
 
 static long live(void) {
-    return fake__dnn_calls.n_live;
+    return fake_calls_live(&fake__dnn_calls, 0);
 }
 
 const fake_library *fake_cudnn_control(void) {

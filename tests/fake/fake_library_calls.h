@@ -1,10 +1,11 @@
 /*
  * fake_library_calls.h - counters and checks of the fakes of both libraries: include it once per
- * library, with FAKE_CALLS(X) naming its calls. Not thread-safe.
+ * library, with FAKE_CALLS(X) naming its calls. Thread-safe, as the libraries are.
  */
 #ifndef TESTS_FAKE_LIBRARY_CALLS_H
 #define TESTS_FAKE_LIBRARY_CALLS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #define FAKE_EXPORT __attribute__((visibility("default")))
 
 typedef struct fake_calls {
+    pthread_mutex_t lock; /* of all that follows */
     long n, n_live;
     struct {
         const char *name;
@@ -28,34 +30,76 @@ typedef struct fake_calls {
     size_t version;
 } fake_calls;
 
-/* Counts a call. Returns false if the call must return *out_status. */
-static inline bool fake_calls_begin(fake_calls *c, const char *name, unsigned *out_status) {
-    int i = 0;
+#define FAKE_CALLS_INIT(v) \
+    { .lock = PTHREAD_MUTEX_INITIALIZER, .fail_call = -1, .version = (v) }
+
+static inline long fake__find_call(const fake_calls *c, const char *name) {
+    long i = 0;
     while (i < 95 && c->of[i].name && strcmp(c->of[i].name, name) != 0)
         i++;
+    return i;
+}
+
+/* Counts a call. Returns false if the call must return *out_status. */
+static inline bool fake_calls_begin(fake_calls *c, const char *name, unsigned *out_status) {
+    pthread_mutex_lock(&c->lock);
+    const long i = fake__find_call(c, name);
     c->of[i].name = name;
     c->of[i].n++;
     c->n++;
-    if (c->fail_call < 0 || (c->fail_function && strcmp(c->fail_function, name) != 0)) return true;
-    if (c->fail_call-- > 0) return true;
-    *out_status = c->fail_status;
-    return false;
+    bool fails = c->fail_call >= 0 && (!c->fail_function || strcmp(c->fail_function, name) == 0);
+    if (fails) fails = c->fail_call-- == 0;
+    if (fails) *out_status = c->fail_status;
+    pthread_mutex_unlock(&c->lock);
+    return !fails;
 }
 
-static inline long fake_calls_count(const fake_calls *c, const char *name) {
-    if (!name) return c->n;
-    for (int i = 0; i < 96; i++)
-        if (c->of[i].name && strcmp(c->of[i].name, name) == 0) return c->of[i].n;
-    return 0;
+static inline long fake_calls_count(fake_calls *c, const char *name) {
+    pthread_mutex_lock(&c->lock);
+    const long i = name ? fake__find_call(c, name) : 0;
+    const long n = !name                                               ? c->n
+                   : c->of[i].name && strcmp(c->of[i].name, name) == 0 ? c->of[i].n
+                                                                       : 0;
+    pthread_mutex_unlock(&c->lock);
+    return n;
 }
 
+/* Adds to the handles that live, and returns their number. */
+static inline long fake_calls_live(fake_calls *c, int add) {
+    pthread_mutex_lock(&c->lock);
+    const long n = c->n_live += add;
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+/* The next `call` calls of `function` (NULL = any) succeed, and the one after returns `status`. */
+static inline void fake_calls_fail(fake_calls *c, const char *function, long call,
+                                   unsigned status) {
+    pthread_mutex_lock(&c->lock);
+    c->fail_function = function;
+    c->fail_call = call;
+    c->fail_status = status;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The version that the library says it has. 0 = as it is. */
+static inline size_t fake_calls_version(fake_calls *c, size_t version) {
+    pthread_mutex_lock(&c->lock);
+    if (version != 0) c->version = version;
+    version = c->version;
+    pthread_mutex_unlock(&c->lock);
+    return version;
+}
+
+/* Forgets all calls. Handles and version stay. */
 static inline void fake_calls_reset(fake_calls *c) {
-    const long n_live = c->n_live;
-    const size_t version = c->version;
-    memset(c, 0, sizeof(*c));
-    c->n_live = n_live;
-    c->version = version;
+    pthread_mutex_lock(&c->lock);
+    c->n = 0;
+    memset(c->of, 0, sizeof(c->of));
+    c->fail_function = NULL;
     c->fail_call = -1;
+    c->fail_status = 0;
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* The driver below, and whether this thread has a context. */

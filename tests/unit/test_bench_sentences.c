@@ -60,7 +60,7 @@ static void reading_large_urls(evidence *e) {
 }
 static void reading_small_urls(evidence *e) {
     reading_urls(e);
-    e->cpu[EVIDENCE_READ] = 0.95 / e->rate[EVIDENCE_READ].median;
+    e->remote.cpu_s = 0.95 / e->rate[EVIDENCE_READ].median;
 }
 static void reading_refused(evidence *e) {
     reading_urls(e);
