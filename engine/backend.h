@@ -13,6 +13,7 @@
 
 #include "engine/net.h"
 #include "engine/optimizer.h"
+#include "engine/ranks/sum_memory.h"
 
 #define ENGINE_MAX_THREADS 1024
 
@@ -21,7 +22,8 @@ typedef struct engine_backend_config {
     const engine_optimizer *optimizer; /* outlives the backend */
     uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
-    bool sums; /* gradients() and update() will be called */
+    /* The ranks for gradients() and update(); outlives the backend. NULL = there are no sums. */
+    iter_communicator *sums_with;
     /* The next four are 0 or NULL unless ops->on_device. precision is an iter_precision. */
     int32_t precision;
     int32_t algorithms;          /* iter_algorithms */
@@ -35,8 +37,8 @@ typedef enum engine_run {
     ENGINE_RUN_TRAIN     /* as ENGINE_RUN_GRADIENT, then the update */
 } engine_run;
 
-/* A parameter's gradient where the backend keeps it, in the backend's own order and padding, as
- * numbers of type `real`. Dense: n of them. Of a table: the rows that are not zero. */
+/* A parameter's gradient where the backend keeps it (sum_memory()), in the backend's own order and
+ * padding, as numbers of type `real`. Dense: n of them. Of a table: the rows that are not zero. */
 typedef struct engine_gradient {
     int64_t n;          /* 0 = a table */
     const void *values; /* [n]; of a table [n_rows, ld], of which the first `units` count */
@@ -107,7 +109,7 @@ typedef struct engine_collected {
 #define ENGINE_MAX_PENDING 64
 
 typedef struct engine_backend_info {
-    char text[96]; /* "oneDNN 2.6.3, avx512" */
+    char text[128]; /* "oneDNN 2.6.3, avx512" */
     uint64_t n_bytes;
     uint64_t n_converted;
     double convert_seconds;
@@ -147,8 +149,12 @@ typedef struct engine_backend_ops {
     /* For the plan: a line that says what computes layer i. "" = nothing to say. */
     void (*layer_text)(const void *state, int32_t layer, char *out, size_t capacity);
 
-    /* For steps whose gradient is a sum over several runs; both NULL = the backend cannot. */
+    /* For steps whose gradient is a sum over several runs; gradients NULL = the backend cannot. */
 
+    /* All ranks call it once, at the same time, before the two below. *io_memory is the host's
+     * memory; the backend puts in another, if its gradients and their sums lie there. NULL = the
+     * host's. Errors: those of the communicator, ENOMEM. */
+    iter_status (*sum_memory)(void *state, engine_sum_memory *io_memory, iter_error *err);
     /* Describes the gradients of the last ENGINE_RUN_GRADIENT in a fixed order, out
      * [ENGINE_MAX_PARAMS]; *out_n is their number. Before the first run there are only shapes.
      * Valid until the next run. */

@@ -180,7 +180,7 @@ static iter_status make_backend(iter_trainer *trainer, const iter_trainer_option
         .optimizer = &trainer->optimizer,
         .threads = trainer->threads,
         .keep_input_gradient = trainer->keep_input_gradient,
-        .sums = trainer->job != NULL,
+        .sums_with = trainer->job ? trainer->job->comm : NULL,
         .precision = opt->precision,
         .algorithms = opt->algorithms,
         .device = opt->device,
@@ -281,8 +281,10 @@ static iter_status write_plan_text(iter_trainer *trainer, iter_error *err) {
         (unsigned long long)info.n_weights, line, info.backend, info.threads,
         info.threads == 1 ? "" : "s", (unsigned long long)info.n_bytes);
     if (trainer->job)
-        put(&text, "rank %u of %u; gradients are sums over %u micro-batches of at most %lld rows\n",
-            info.rank, info.ranks, info.micro_batches, (long long)net->batch);
+        put(&text,
+            "rank %u of %u; gradients are sums over %u micro-batches of at most %lld rows%s\n",
+            info.rank, info.ranks, info.micro_batches, (long long)net->batch,
+            trainer->job->sum_text);
     return ITER_OK;
 }
 
@@ -351,8 +353,12 @@ static iter_status make_sums(iter_trainer *trainer, uint64_t bucket_bytes, iter_
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
                                  "keep_input_gradient: not with several ranks or micro-batches");
     int32_t n;
+    engine_sum_memory memory = iter__host_memory(job->comm);
+    if (trainer->ops->sum_memory)
+        ENGINE_TRY(trainer->ops->sum_memory(trainer->state, &memory, err));
+    memcpy(job->sum_text, memory.text, sizeof(job->sum_text));
     ENGINE_TRY(trainer->ops->gradients(trainer->state, shapes, &n, err));
-    return iter__sums_create(job->comm, job->n_leaves, trainer->ops->real, shapes, n, bucket_bytes,
+    return iter__sums_create(&memory, job->n_leaves, trainer->ops->real, shapes, n, bucket_bytes,
                              &job->sums, err);
 }
 
@@ -405,8 +411,11 @@ static iter_status join_job(iter_trainer *trainer, iter_loader *loader, uint64_t
     iter_error own = {ITER_OK, ""};
     if (!trainer->job) return status;
     if (status < 0 && err) own = *err;
-    if (status >= 0) status = make_sums(trainer, bucket_bytes, &own);
     status = iter__job_agree(trainer->job, status, NULL, "", &own);
+    if (status >= 0) {
+        status = make_sums(trainer, bucket_bytes, &own);
+        status = iter__job_agree(trainer->job, status, NULL, "", &own);
+    }
     if (status >= 0) status = compare_ranks(trainer, loader, &own);
     if (status < 0 && err) *err = own;
     return status;
@@ -528,7 +537,7 @@ iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
         info.micro_batches = job->n_leaves;
         info.slowest_seconds = job->slowest_seconds;
     }
-    snprintf(info.backend, sizeof(info.backend), "%s%s%.60s", trainer->ops->name,
+    snprintf(info.backend, sizeof(info.backend), "%s%s%.128s", trainer->ops->name,
              of.text[0] ? ": " : "", of.text);
     memcpy(info.convert_text, of.convert_text, sizeof(info.convert_text));
     return info;

@@ -480,7 +480,7 @@ ITER_API ITER_NODISCARD iter_status iter_checkpoint_read(const char *path,
 /* ---- Description ----------------------------------------------------------------------------- */
 
 typedef struct iter_trainer_info {
-    char backend[96];   /* "cpu: oneDNN 2.6.3, avx512" */
+    char backend[144];  /* "cpu: oneDNN 2.6.3, avx512" */
     uint32_t threads;   /* of the backend */
     uint64_t n_weights; /* numbers, all parameters together */
     /* Memory in bytes, allocated once; without what oneDNN allocates for itself. */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The project's declarations of CUDA, cuDNN and cuBLAS against NVIDIA's headers, if those exist:
+# The project's declarations of CUDA, cuDNN, cuBLAS and NCCL against NVIDIA's headers, if those exist:
 # compiles and runs each tests/fake/*_headers.c.
 # Usage: check_cuda_headers.sh SOURCE_DIR; folders with headers: CUDA_INCLUDE, CUDNN_INCLUDE
 # (several by ':').
@@ -14,7 +14,7 @@ bad=0 ran=0
 for source in tests/fake/*_headers.c; do
     # Headers that it includes with <>, apart from libc's, must exist.
     missing=
-    for header in $(sed -n 's/^#include <\(cu[a-zA-Z0-9_]*\.h\)>.*/\1/p' "$source"); do
+    for header in $(sed -n 's/^#include <\(cu[a-zA-Z0-9_]*\.h\|nccl\.h\)>.*/\1/p' "$source"); do
         # shellcheck disable=SC2086 # a list of flags
         echo "#include <$header>" | ${CC:-cc} -std=c11 $flags -fsyntax-only -x c - 2>/dev/null || missing="$missing $header"
     done

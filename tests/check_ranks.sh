@@ -88,6 +88,12 @@ assert j['ranks'] == 2 and j['device'] == 'cuda:0' and j['backend'].startswith('
     python3 -c "import json
 j = json.load(open('$dir/out'))
 assert len(j['ranks']) == 2 and j['steps'] > 0 and j['config']['backend'].startswith('cuda'), j" || fault "iterbench's JSON of 2 ranks on a GPU: $(cat "$dir/out")"
+    # shellcheck disable=SC2086
+    ranks 2 env FAKE_CUDA_DEVICES=2 "LD_LIBRARY_PATH=$fakes" "LD_PRELOAD=$fakes/libpack_kernels.so" "$programs/train_mnist" $mnist --device cuda --epochs 1 --limit-steps 4 --checkpoint "$dir/n2" --json "$dir/n2.json" ||
+        fault "2 ranks, two GPUs: $(cat "$dir/err")"
+    same "$dir/g1/train_mnist.safetensors" "$dir/n2/train_mnist.safetensors" "2 ranks with a GPU each"
+    grep -q '"backend": "cuda: .*NCCL' "$dir/n2.json" || fault "2 ranks with a GPU each did not use NCCL: $(cat "$dir/n2.json")"
+    grep -q NCCL "$dir/g2.json" && fault "2 ranks that share a GPU say that they used NCCL"
     ranks 2 env "LD_LIBRARY_PATH=$fakes" "$ITERBENCH" --data synthetic:cs224 --model mlp --batch 32 --device cuda --seconds 1 && fault "the second rank found a second GPU"
     grep -q 'rank 1: .*cuda:1\|rank 1: .*GPU 1' "$dir/err" || fault "no GPU of the local rank: $(cat "$dir/err")"
 else

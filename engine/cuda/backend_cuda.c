@@ -9,7 +9,6 @@
  * step that failed, although the host learns of it later.
  */
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,9 +42,11 @@ static void cuda_destroy(void *state) {
     if (iter__machine_enter_to_free(m)) {
         m->cuda.cuStreamSynchronize(m->stream);
         iter__cuda_graphs_drop(b);
+        iter__cuda_sums_drop(b);
         iter__cuda_stages_drop(b);
         iter__machine_leave(m);
     }
+    iter__cuda_sums_free(b);
     iter__cuda_plan_drop(&b->plan);
 }
 
@@ -55,6 +56,7 @@ static iter_status cuda_create(void *state, const engine_backend_config *config,
     iter_status status = iter__machine_enter(&b->plan.machine, err);
     if (status >= 0) {
         status = iter__cuda_stages_make(b, err);
+        if (status >= 0) status = iter__cuda_sums_make(b, config->sums_with, err);
         iter__machine_leave(&b->plan.machine);
     }
     if (status < 0) cuda_destroy(state);
@@ -63,7 +65,7 @@ static iter_status cuda_create(void *state, const engine_backend_config *config,
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static engine_step step_of(const cuda_plan *plan, const engine_batch *batch) {
+engine_step iter__cuda_step_of(const cuda_plan *plan, const engine_batch *batch) {
     const engine_optimizer *o = plan->optimizer;
     const double t = (double)batch->step + 1;
     engine_step step = {.words = {(uint32_t)batch->step, (uint32_t)(batch->step >> 32)},
@@ -82,7 +84,7 @@ static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine
     cuda_plan *plan = &b->plan;
     cuda_machine *m = &plan->machine;
     unsigned char *at = b->steps + b->n_pending * plan->step_bytes;
-    engine_step step = step_of(plan, batch);
+    engine_step step = iter__cuda_step_of(plan, batch);
     step.run = b->n_pending;
     step.updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0;
     memcpy(at, &step, sizeof(step));
@@ -216,53 +218,6 @@ static iter_status cuda_collect(void *state, engine_collected *out, iter_error *
     return status;
 }
 
-/* ---- Sums of gradients ----------------------------------------------------------------------- */
-
-/* They lie in page-locked memory, each where its master is among the masters. */
-static iter_status cuda_gradients(void *state, engine_gradient *out, int32_t *out_n,
-                                  iter_error *err) {
-    cuda_backend *b = state;
-    cuda_plan *plan = &b->plan;
-    *out_n = plan->net->n_params;
-    for (int32_t p = 0; p < *out_n; p++)
-        out[p] = (engine_gradient){.n = plan->net->params[p].n_elements,
-                                   .values = b->sums + plan->params[p].first};
-    if (!b->has_gradient) return ITER_OK;
-    ENGINE_TRY(iter__machine_enter(&plan->machine, err));
-    iter_status status = iter__cuda_gather_all(plan, err);
-    if (status >= 0)
-        status = iter__machine_read(&plan->machine, b->sums, plan->gathered,
-                                    plan->n_weights * sizeof(float), err);
-    iter__machine_leave(&plan->machine);
-    return status;
-}
-
-/* Nothing is pending, so the device reads none of the page-locked memory. */
-static iter_status update_inside(cuda_backend *b, const engine_batch *batch, iter_error *err) {
-    cuda_plan *plan = &b->plan;
-    cuda_machine *m = &plan->machine;
-    const engine_step step = step_of(plan, batch);
-    const uint32_t go = 1;
-    ENGINE_TRY(
-        iter__machine_write(m, plan->gathered, b->sums, plan->n_weights * sizeof(float), err));
-    ENGINE_TRY(iter__machine_write(m, plan->step, &step, sizeof(step), err));
-    ENGINE_TRY(
-        iter__machine_write(m, plan->tally + offsetof(engine_tally, go), &go, sizeof(go), err));
-    return iter__cuda_update_gathered(plan, err);
-}
-
-static iter_status cuda_update(void *state, const engine_gradient *sums, const engine_batch *batch,
-                               iter_error *err) {
-    cuda_backend *b = state;
-    const cuda_plan *plan = &b->plan;
-    for (int32_t p = 0; p < plan->net->n_params; p++)
-        memcpy(b->sums + plan->params[p].first, sums[p].values, (size_t)sums[p].n * sizeof(float));
-    ENGINE_TRY(iter__machine_enter(&b->plan.machine, err));
-    const iter_status status = update_inside(b, batch, err);
-    iter__machine_leave(&b->plan.machine);
-    return status;
-}
-
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 static CUdeviceptr value_at(const cuda_plan *plan, int32_t param, iter_value value) {
@@ -359,21 +314,25 @@ static void cuda_describe(const void *state, engine_backend_info *out) {
     const cuda_backend *b = state;
     const cuda_machine *m = &b->plan.machine;
     const cuda_numbers *numbers = &b->plan.numbers;
-    char dnn[64] = "", blas[64] = "";
+    const cuda_nccl *nccl = &b->sums.nccl;
+    char dnn[64] = "", blas[64] = "", sums[64] = "";
     if (m->dnn.version)
         snprintf(dnn, sizeof(dnn), "; cuDNN %zu.%zu", m->dnn.version / 10000,
                  m->dnn.version / 100 % 100);
     if (m->blas.version)
         snprintf(blas, sizeof(blas), "; cuBLAS %d.%d", m->blas.version / 10000,
                  m->blas.version / 100 % 100);
-    snprintf(out->text, sizeof(out->text), "%.32s; %s%s%.20s%.20s%s", m->device,
+    if (nccl->handle)
+        snprintf(sums, sizeof(sums), "; NCCL %d.%d", nccl->version / 10000,
+                 nccl->version / 100 % 100);
+    snprintf(out->text, sizeof(out->text), "%.32s; %s%s%.20s%.20s%.20s%s", m->device,
              numbers->half   ? "f16"
              : numbers->tf32 ? "TF32"
                              : "f32",
              b->plan.net->input.n_dims < 3 ? ""
              : numbers->channels_last      ? " NHWC"
                                            : " NCHW",
-             dnn, blas, b->no_graphs[0] ? "; no graphs" : "");
+             dnn, blas, sums, b->no_graphs[0] ? "; no graphs" : "");
     out->n_bytes = b->plan.memory_bytes + b->plan.workspace_bytes + b->pinned_bytes;
     out->n_graph_runs = b->n_graph_runs;
     out->n_call_runs = b->n_call_runs;
@@ -420,8 +379,9 @@ const engine_backend_ops iter__backend_cuda = {
     .outputs = cuda_outputs,
     .describe = cuda_describe,
     .layer_text = cuda_layer_text,
-    .gradients = cuda_gradients,
-    .update = cuda_update,
+    .sum_memory = iter__cuda_sum_memory,
+    .gradients = iter__cuda_gradients,
+    .update = iter__cuda_update_sums,
     .on_device = true,
     .collect = cuda_collect,
 };

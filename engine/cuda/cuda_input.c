@@ -48,10 +48,9 @@ static iter_status time_turning(cuda_backend *b, iter_error *err) {
 iter_status iter__cuda_stages_make(cuda_backend *b, iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     const size_t stage = stage_bytes(b->plan.net), step = b->plan.step_bytes;
-    const size_t sums = b->plan.sums ? round_up(b->plan.n_weights * sizeof(float)) : 0;
     void *memory = NULL;
     b->pinned_bytes =
-        CUDA_STAGES * stage + ENGINE_MAX_PENDING * step + round_up(sizeof(engine_tally)) + sums;
+        CUDA_STAGES * stage + ENGINE_MAX_PENDING * step + round_up(sizeof(engine_tally));
     const CUresult result =
         m->cuda.cuMemHostAlloc(&memory, b->pinned_bytes, CU_MEMHOSTALLOC_PORTABLE);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -73,8 +72,6 @@ iter_status iter__cuda_stages_make(cuda_backend *b, iter_error *err) {
                   (&b->landed[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
     b->steps = b->pinned + CUDA_STAGES * stage;
     b->tally = (engine_tally *)(void *)(b->steps + ENGINE_MAX_PENDING * step);
-    if (sums > 0)
-        b->sums = (float *)(void *)((unsigned char *)b->tally + round_up(sizeof(engine_tally)));
     return iter__cuda_turns(&b->plan) ? time_turning(b, err) : ITER_OK;
 }
 

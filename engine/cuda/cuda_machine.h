@@ -39,6 +39,8 @@
     X(engine_loss_end)        \
     X(engine_params)          \
     X(engine_scale)           \
+    X(engine_tree_add)        \
+    X(engine_tree_scale)      \
     X(engine_gru_gates)       \
     X(engine_gru_state)       \
     X(engine_gru_back)        \

@@ -326,7 +326,7 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
     plan->net = config->net;
     plan->optimizer = config->optimizer;
     plan->keep_input_gradient = config->keep_input_gradient && !config->net->input.ids;
-    plan->sums = config->sums;
+    plan->sums = config->sums_with != NULL;
     plan->algorithms = config->algorithms;
     plan->algorithms_file = config->algorithms_file;
     set_numbers(plan, config->precision);

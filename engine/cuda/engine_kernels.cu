@@ -827,6 +827,23 @@ KERNEL(engine_scale, engine_params_args) {
     }
 }
 
+/* ---- Sums of gradients ----------------------------------------------------------------------- */
+
+/* As iter__tree_add() and iter__tree_scale(), to the bit. */
+KERNEL(engine_tree_add, engine_tree_args) {
+    THREADS {
+        const int64_t i = BLOCK_NUMBER * ENGINE_BLOCK + t;
+        if (i < a.n) AT(float, a.to)[i] += a.from ? AT(const float, a.from)[i] : 0.0f;
+    }
+}
+
+KERNEL(engine_tree_scale, engine_tree_args) {
+    THREADS {
+        const int64_t i = BLOCK_NUMBER * ENGINE_BLOCK + t;
+        if (i < a.n) AT(float, a.to)[i] = (float)(AT(float, a.to)[i] * a.factor);
+    }
+}
+
 /* ---- The gru that resets before the product -------------------------------------------------- */
 
 DEVICE float sigmoid(float x) {

@@ -211,6 +211,13 @@ typedef struct engine_params_args {
     int32_t unused;
 } engine_params_args;
 
+/* to[n] += from, or zeros if from is 0; or to *= factor. f32. */
+typedef struct engine_tree_args {
+    engine_address to, from;
+    int64_t n;
+    double factor;
+} engine_tree_args;
+
 /* One step of a gru that resets before the product; gates r, z, n. */
 typedef struct engine_gru_args {
     engine_address over_input; /* [rows, 3 units] without biases */

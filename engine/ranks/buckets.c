@@ -32,6 +32,7 @@ typedef struct bucket {
 } bucket;
 
 struct engine_buckets {
+    engine_sum_memory memory; /* of the three below */
     iter_communicator *comm;
     iter_dtype real;
     size_t size; /* of a number */
@@ -74,6 +75,10 @@ static char *slot_at(const engine_buckets *b, uint32_t slot, int64_t number) {
     return at_number(b, b->slots, (int64_t)slot * b->at[b->n_gradients] + number);
 }
 
+static void add_numbers(const engine_buckets *b, int64_t n, const void *from, void *to) {
+    b->memory.ops->add(b->memory.state, b->real, n, from, to);
+}
+
 /* ---- A rank's leaves ------------------------------------------------------------------------- */
 
 void iter__buckets_begin(engine_buckets *b) {
@@ -107,18 +112,19 @@ static void count_ready(engine_buckets *b) {
 }
 
 void iter__buckets_add(engine_buckets *b, int32_t g, const void *values) {
+    const engine_sum_memory *m = &b->memory;
     const int64_t n = b->length[g], at = b->at[g];
     const uint32_t before = iter__tree_nodes(b->first, b->leaf, NULL);
     const uint32_t after = iter__tree_nodes(b->first, b->leaf + 1, NULL);
     if (n == 0 || b->has[g]) return;
     if (after <= before)
-        iter__tree_add(b->real, n, values, slot_at(b, before - 1, at));
+        add_numbers(b, n, values, slot_at(b, before - 1, at));
     else if (values)
-        memcpy(slot_at(b, before, at), values, (size_t)n * b->size);
+        m->ops->copy(m->state, slot_at(b, before, at), values, (size_t)n * b->size);
     else
-        memset(slot_at(b, before, at), 0, (size_t)n * b->size);
+        m->ops->zero(m->state, slot_at(b, before, at), (size_t)n * b->size);
     for (uint32_t i = before; i-- > after;)
-        iter__tree_add(b->real, n, slot_at(b, i, at), slot_at(b, i - 1, at));
+        add_numbers(b, n, slot_at(b, i, at), slot_at(b, i - 1, at));
     b->has[g] = true;
     if (b->leaf + 1 == b->n_own) count_ready(b);
 }
@@ -172,7 +178,7 @@ typedef struct node {
 
 /* Adds the two nodes on top of the stack. */
 static void join(const engine_buckets *b, node *left, int64_t n) {
-    iter__tree_add(b->real, n, left[1].numbers, left[0].numbers);
+    add_numbers(b, n, left[1].numbers, left[0].numbers);
     left->level++;
 }
 
@@ -222,8 +228,8 @@ static iter_status travel(engine_buckets *b, const bucket *k, uint32_t lane, ite
     for (uint32_t t = 0; t < b->max_nodes; t++)
         ENGINE_TRY(exchange_node(b, k, t, lane, &seen, err));
     const char *own = add_received(b, k);
-    memcpy(at_number(b, b->total, part_of(b, k, b->comm->rank)), own,
-           (size_t)own_numbers(b, k) * b->size);
+    b->memory.ops->copy(b->memory.state, at_number(b, b->total, part_of(b, k, b->comm->rank)), own,
+                        (size_t)own_numbers(b, k) * b->size);
     return gather_total(b, k, lane, err);
 }
 
@@ -297,7 +303,7 @@ iter_status iter__buckets_finish(engine_buckets *b, char **out, iter_error *err)
     if (b->is_threaded) return await_thread(b, err);
     if (b->comm->ranks == 1)
         for (uint32_t i = iter__tree_nodes(b->first, b->n_own, NULL); i-- > 1;)
-            iter__tree_add(b->real, b->at[b->n_gradients], slot_at(b, i, 0), slot_at(b, i - 1, 0));
+            add_numbers(b, b->at[b->n_gradients], slot_at(b, i, 0), slot_at(b, i - 1, 0));
     for (int32_t k = 0; k < b->n_buckets && b->comm->ranks > 1; k++)
         ENGINE_TRY(travel(b, &b->buckets[k], ENGINE_LANE_CALLER, err));
     return ITER_OK;
@@ -324,11 +330,10 @@ static void make_buckets(engine_buckets *b, uint64_t bytes) {
     }
 }
 
-static bool take(engine_buckets *b, void *where, size_t n, size_t size) {
-    void *block = iter__engine_alloc(n > 0 ? n : 1, size);
-    memcpy(where, &block, sizeof(block));
-    if (block) b->n_bytes += n * size;
-    return block != NULL;
+static bool take(engine_buckets *b, char **out, size_t n) {
+    *out = b->memory.ops->take(b->memory.state, (n > 0 ? n : 1) * b->size);
+    if (*out) b->n_bytes += n * b->size;
+    return *out != NULL;
 }
 
 static bool take_all(engine_buckets *b) {
@@ -343,18 +348,21 @@ static bool take_all(engine_buckets *b) {
         b->buckets[k].received = n_received;
         n_received += n_nodes * own_numbers(b, &b->buckets[k]);
     }
-    if (!take(b, &b->slots, iter__tree_deepest(b->first, b->n_own) * n, b->size)) return false;
-    return ranks == 1 ||
-           (take(b, &b->received, (size_t)n_received, b->size) && take(b, &b->total, n, b->size) &&
-            take(b, &b->lists, 4 * (size_t)ranks, sizeof(*b->lists)));
+    if (!take(b, &b->slots, iter__tree_deepest(b->first, b->n_own) * n)) return false;
+    if (ranks == 1) return true;
+    b->lists = iter__engine_alloc(4 * (size_t)ranks, sizeof(*b->lists));
+    b->n_bytes += 4 * (size_t)ranks * sizeof(*b->lists);
+    return b->lists && take(b, &b->received, (size_t)n_received) && take(b, &b->total, n);
 }
 
-iter_status iter__buckets_create(iter_communicator *comm, uint32_t n_leaves, iter_dtype real,
-                                 const engine_gradient *shapes, int32_t n, uint64_t bucket_bytes,
-                                 engine_buckets **out, iter_error *err) {
+iter_status iter__buckets_create(const engine_sum_memory *memory, uint32_t n_leaves,
+                                 iter_dtype real, const engine_gradient *shapes, int32_t n,
+                                 uint64_t bucket_bytes, engine_buckets **out, iter_error *err) {
     *out = NULL;
     engine_buckets *b = iter__engine_alloc(1, sizeof(*b));
     if (!b) return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
+    iter_communicator *comm = memory->comm;
+    b->memory = *memory;
     b->comm = comm;
     b->real = real;
     b->size = iter_dtype_bytes(real);
@@ -379,9 +387,9 @@ iter_status iter__buckets_create(iter_communicator *comm, uint32_t n_leaves, ite
 void iter__buckets_destroy(engine_buckets *b) {
     if (!b) return;
     stop_thread(b);
-    iter__engine_free(b->slots);
-    iter__engine_free(b->received);
-    iter__engine_free(b->total);
+    b->memory.ops->give_back(b->memory.state, b->slots);
+    b->memory.ops->give_back(b->memory.state, b->received);
+    b->memory.ops->give_back(b->memory.state, b->total);
     iter__engine_free(b->lists);
     iter__engine_free(b);
 }

@@ -12,20 +12,21 @@
 #define ENGINE_RANKS_BUCKETS_H
 
 #include "engine/backend.h"
-#include "engine/ranks/communicator.h"
+#include "engine/ranks/sum_memory.h"
 
 typedef struct engine_buckets engine_buckets;
 
 /* shapes[n] as in iter__sums_create(), which has the same errors. */
-iter_status iter__buckets_create(iter_communicator *comm, uint32_t n_leaves, iter_dtype real,
-                                 const engine_gradient *shapes, int32_t n, uint64_t bucket_bytes,
-                                 engine_buckets **out, iter_error *err);
+iter_status iter__buckets_create(const engine_sum_memory *memory, uint32_t n_leaves,
+                                 iter_dtype real, const engine_gradient *shapes, int32_t n,
+                                 uint64_t bucket_bytes, engine_buckets **out, iter_error *err);
 void iter__buckets_destroy(engine_buckets *b);
 uint64_t iter__buckets_bytes(const engine_buckets *b);
 
 /* Begins a step. */
 void iter__buckets_begin(engine_buckets *b);
-/* Gradient g of the current leaf; its values are used during the call. NULL = zeros. */
+/* Gradient g of the current leaf: its values, in the buckets' memory, are used during the call, or
+ * in the device's order. NULL = zeros. */
 void iter__buckets_add(engine_buckets *b, int32_t g, const void *values);
 /* All gradients of the current leaf were added: the next one begins. */
 void iter__buckets_end_leaf(engine_buckets *b);

@@ -44,6 +44,7 @@ typedef struct engine_job {
     iter_rank_stats *stats; /* [ranks] */
     double slowest_seconds;
     engine_sums *sums;
+    char sum_text[160]; /* engine_sum_memory.text */
     /* Of turns: */
     uint32_t max_own;
     size_t block_bytes;

@@ -43,6 +43,7 @@ typedef struct sum_table {
 } sum_table;
 
 struct engine_sums {
+    engine_sum_memory memory;
     iter_communicator *comm;
     iter_dtype real;
     size_t size; /* of a number */
@@ -325,6 +326,7 @@ static void scale_rows(const engine_sums *s, const sum_table *t, const table_row
 
 iter_status iter__sums_finish(engine_sums *s, double factor, engine_gradient *out,
                               iter_error *err) {
+    const engine_sum_memory *m = &s->memory;
     const table_rows *rows[MAX_TABLES];
     char *numbers;
     for (int32_t k = 0; k < s->n_tables; k++)
@@ -334,7 +336,9 @@ iter_status iter__sums_finish(engine_sums *s, double factor, engine_gradient *ou
             ENGINE_TRY(sum_table_of_all(s, &s->tables[k], &rows[k], err));
     ENGINE_TRY(iter__buckets_finish(s->buckets, &numbers, err));
     if (factor != 1)
-        iter__tree_scale(s->real, iter__buckets_at(s->buckets, s->n_gradients), factor, numbers);
+        m->ops->scale(m->state, s->real, iter__buckets_at(s->buckets, s->n_gradients), factor,
+                      numbers);
+    ENGINE_TRY(m->ops->settle(m->state, err));
     memcpy(out, s->shapes, (size_t)s->n_gradients * sizeof(*out));
     for (int32_t g = 0; g < s->n_gradients; g++)
         if (out[g].n > 0)
@@ -410,16 +414,18 @@ static iter_status find_tables(engine_sums *s, iter_error *err) {
     return ITER_OK;
 }
 
-iter_status iter__sums_create(iter_communicator *comm, uint32_t n_leaves, iter_dtype real,
+iter_status iter__sums_create(const engine_sum_memory *memory, uint32_t n_leaves, iter_dtype real,
                               const engine_gradient *shapes, int32_t n, uint64_t bucket_bytes,
                               engine_sums **out, iter_error *err) {
+    const iter_communicator *comm = memory->comm;
     *out = NULL;
     if (n_leaves < comm->ranks)
         return iter__engine_fail(err, ITER_EINVAL, "%u micro-batches are too few for %u ranks",
                                  n_leaves, comm->ranks);
     engine_sums *s = iter__engine_alloc(1, sizeof(*s));
     if (!s) return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
-    s->comm = comm;
+    s->memory = *memory;
+    s->comm = memory->comm;
     s->real = real;
     s->size = iter_dtype_bytes(real);
     s->n_leaves = n_leaves;
@@ -431,7 +437,7 @@ iter_status iter__sums_create(iter_communicator *comm, uint32_t n_leaves, iter_d
         status = iter__engine_fail(err, ITER_ENOMEM, "no memory for the sums of gradients");
     if (status >= 0)
         status =
-            iter__buckets_create(comm, n_leaves, real, shapes, n, bucket_bytes, &s->buckets, err);
+            iter__buckets_create(memory, n_leaves, real, shapes, n, bucket_bytes, &s->buckets, err);
     if (status < 0) {
         iter__sums_destroy(s);
         return status;

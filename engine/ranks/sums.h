@@ -10,14 +10,14 @@
 #define ENGINE_RANKS_SUMS_H
 
 #include "engine/backend.h"
-#include "engine/ranks/communicator.h"
+#include "engine/ranks/sum_memory.h"
 
 typedef struct engine_sums engine_sums;
 
-/* shapes[n] is what the backend's gradients() returns before the first run; bucket_bytes 0 = 1 MiB.
- * `comm` outlives the sums. Errors: ENOMEM, EINVAL (too many ranks for n_leaves), EUNSUPPORTED (too
- * many tables). */
-iter_status iter__sums_create(iter_communicator *comm, uint32_t n_leaves, iter_dtype real,
+/* shapes[n] is what the backend's gradients() returns before the first run, and dense values lie in
+ * `memory`; tables are for the host's. bucket_bytes 0 = 1 MiB. What `memory` points to outlives the
+ * sums. Errors: ENOMEM, EINVAL (too many ranks for n_leaves), EUNSUPPORTED (too many tables). */
+iter_status iter__sums_create(const engine_sum_memory *memory, uint32_t n_leaves, iter_dtype real,
                               const engine_gradient *shapes, int32_t n, uint64_t bucket_bytes,
                               engine_sums **out, iter_error *err);
 void iter__sums_destroy(engine_sums *sums);
@@ -34,7 +34,7 @@ void iter__sums_fill(engine_sums *sums);
 
 /* Called by all ranks when all leaves were added: the total times `factor`, in the form of the
  * shapes, in memory of the sums that stays until the next step begins. Errors: those of the
- * communicator. */
+ * communicator and of the memory. */
 iter_status iter__sums_finish(engine_sums *sums, double factor, engine_gradient *out,
                               iter_error *err);
 /* Instead of finish, by all ranks: the step is not taken. */

@@ -557,8 +557,8 @@ static void reference_layer_text(const void *state, int32_t layer, char *out, si
     {                                                                                         \
         BACKEND_NAME, help_text, REAL_DTYPE, sizeof(reference_state), reference_layout,       \
             reference_create, reference_destroy, reference_get, reference_set, reference_run, \
-            reference_outputs, reference_describe, reference_layer_text, reference_gradients, \
-            reference_update, false, NULL                                                     \
+            reference_outputs, reference_describe, reference_layer_text, NULL,                \
+            reference_gradients, reference_update, false, NULL                                \
     }
 
 #endif

@@ -145,6 +145,9 @@ typedef unsigned CUdevice_attribute;
 typedef unsigned CUfunction_attribute;
 typedef unsigned CUjit_option;
 typedef unsigned CUdriverProcAddressQueryResult;
+typedef struct CUuuid {
+    char bytes[16];
+} CUuuid;
 #define CU_STREAM_LEGACY ((CUstream)1) /* same as NULL */
 #endif
 
@@ -158,6 +161,7 @@ typedef unsigned CUdriverProcAddressQueryResult;
     X(cuDeviceGetCount, , (int *count))                                                          \
     X(cuDeviceGet, , (CUdevice * device, int ordinal))                                           \
     X(cuDeviceGetName, , (char *name, int capacity, CUdevice device))                            \
+    X(cuDeviceGetUuid, _v2, (CUuuid * id, CUdevice device))                                      \
     X(cuDeviceGetAttribute, , (int *value, CUdevice_attribute attribute, CUdevice device))       \
     X(cuDeviceTotalMem, _v2, (size_t * bytes, CUdevice device))                                  \
     X(cuDevicePrimaryCtxRetain, , (CUcontext * context, CUdevice device))                        \

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "engine/backend.h"
+#include "engine/cuda/nccl_api.h"
 #include "engine/engine_memory.h"
+#include "tests/fake/fake_cuda.h"
+#include "tests/fake/fake_library.h"
 #include "tests/support/layer_case.h"
 #include "tests/support/thread_ranks.h"
 #include "tests/support/trainer_case.h"
@@ -29,8 +32,10 @@ typedef struct job {
     bool goes_on;
     int32_t memory; /* of the loader: iter_memory_kind */
     int32_t precision;
-    uint32_t stop_rank; /* 1 + the rank whose progress ends the second epoch; 0 = none */
-    const char *path;   /* a checkpoint, saved after the first epoch, or read before it */
+    bool own_gpus;         /* each rank has a GPU of its own, else they share one */
+    const char *plan_says; /* NULL = anything */
+    uint32_t stop_rank;    /* 1 + the rank whose progress ends the second epoch; 0 = none */
+    const char *path;      /* a checkpoint, saved after the first epoch, or read before it */
     bool reads;
     int64_t bad_label; /* row with a wrong label; -1 = none */
     const char *odd;   /* what differs on rank 1; NULL = nothing */
@@ -75,6 +80,8 @@ static iter_loader *open_share(const job *j, const iter_communicator *comm) {
     if (j->bad_label >= 0) arrays[1].data = wrong_classes;
     opt.rank = comm->rank;
     opt.memory.kind = j->memory;
+    if (j->own_gpus && j->memory == ITER_MEMORY_DEVICE)
+        opt.memory.device = ITER_DEVICE((int32_t)comm->rank);
     opt.ranks = comm->ranks;
     opt.global_batch = j->global_batch;
     opt.micro_batches = j->micro_batches;
@@ -102,6 +109,7 @@ static iter_status make_trainer(const job *j, iter_communicator *comm, iter_load
     opt.communicator = comm;
     opt.bucket_bytes = j->bucket_bytes;
     opt.precision = j->precision;
+    if (j->own_gpus) opt.device = ITER_DEVICE((int32_t)comm->rank);
     const iter_status status = iter_trainer_create(model, loader, &opt, out, err);
     iter_model_unref(model);
     return status;
@@ -243,6 +251,9 @@ static void one_rank(void *user, iter_communicator *comm) {
     iter_trainer *trainer = NULL;
     iter_loader *loader = open_share(j, comm);
     iter_status status = make_trainer(j, comm, loader, &trainer, &err);
+    if (status >= 0 && j->plan_says &&
+        !EXPECT(strstr(iter_trainer_plan_text(trainer), j->plan_says)))
+        fprintf(stderr, "%s", iter_trainer_plan_text(trainer));
     if (status >= 0 && j->reads) status = iter_trainer_load(trainer, loader, j->path, &err);
     if (status >= 0)
         status = j->goes_on ? train_around(j, comm, trainer, loader, &err)
@@ -486,12 +497,120 @@ static void test_checkpoint(const char *backend) {
     remove(path);
 }
 
+/* Ranks with a GPU each add their gradients there, and get the bits of those that share one. */
+static void test_own_gpus(void) {
+    static const int32_t precisions[] = {ITER_PRECISION_F32, ITER_PRECISION_F16};
+#ifdef __SANITIZE_THREAD__ /* each takes a minute there, with nothing new for the threads */
+    const size_t n = 1;
+#else
+    const size_t n = n_models("cuda");
+#endif
+    for (size_t m = 0; m < n; m++)
+        for (int p = 0; p < (n > 1 ? 2 : 1); p++) {
+            job j = {.model = models[m],
+                     .backend = "cuda",
+                     .global_batch = 12,
+                     .micro_batches = 5,
+                     .last_batch = m % 2 ? ITER_LAST_KEEP : ITER_LAST_PAD,
+                     .bucket_bytes = m % 2 ? 1 : 0,
+                     .memory = m % 2 ? ITER_MEMORY_HOST : ITER_MEMORY_DEVICE,
+                     .precision = precisions[p],
+                     .plan_says = "through host memory (no NCCL: ranks 0 and 1 share a GPU)",
+                     .bad_label = -1};
+            job *shared = run_job(j, 2);
+            j.own_gpus = true;
+            j.plan_says = "rows, by NCCL 2.28\n";
+            for (uint32_t ranks = 2; ranks <= (n > 1 ? 5 : 3); ranks++) {
+                job *several = run_job(j, ranks);
+                expect_same(shared, several, ranks);
+                free_job(several);
+            }
+            free_job(shared);
+        }
+}
+
+static atomic_int n_broken, n_waited;
+
+static void one_broken(void *user, iter_communicator *comm) {
+    const job *j = user;
+    iter_error err = {0};
+    iter_trainer *trainer = NULL;
+    iter_loader *loader = open_share(j, comm);
+    if (!EXPECT_OK(make_trainer(j, comm, loader, &trainer, &err), &err)) exit(1);
+    const iter_status status = iter_trainer_epoch(trainer, loader, NULL, NULL, NULL, &err);
+    n_broken += status == ITER_EDEVICE && strstr(err.message, j->message) != NULL;
+    n_waited += status == ITER_ETIMEDOUT && strstr(err.message, " waited 1 s for the sums") != NULL;
+    if (status >= 0 || status == ITER_EIO)
+        fprintf(stderr, "rank %u: %s\n", comm->rank, err.message);
+    iter_trainer_destroy(trainer);
+    iter_loader_unref(loader);
+}
+
+/* A rank whose call fails tells why; the others do not wait for ever. */
+static void test_broken_nccl(const fake_library *nccl) {
+    static const struct {
+        const char *call, *message;
+        unsigned status;
+        int n_waited;
+    } cases[] = {{"ncclGroupEnd", "ncclGroupEnd: unhandled system error", ncclSystemError, 2},
+                 {"ncclSend", "ncclSend: invalid usage", ncclInvalidUsage, 2}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        job j = {.model = MLP,
+                 .backend = "cuda",
+                 .global_batch = 12,
+                 .micro_batches = 4,
+                 .last_batch = ITER_LAST_KEEP,
+                 .own_gpus = true,
+                 .message = cases[i].message,
+                 .bad_label = -1};
+        n_broken = n_waited = 0;
+        thread_ranks_timeout_s = 1;
+        nccl->reset();
+        nccl->fail(cases[i].call, 4, cases[i].status);
+        thread_ranks_run(3, one_broken, &j);
+        thread_ranks_timeout_s = 60;
+        EXPECT_EQ(n_broken, 1);
+        EXPECT_EQ(n_waited, cases[i].n_waited);
+        EXPECT_EQ(nccl->live(), 0);
+    }
+}
+
+/* Without NCCL the sums go through the host. */
+static void test_no_nccl(const fake_library *nccl) {
+    job j = {.model = MLP,
+             .backend = "cuda",
+             .global_batch = 12,
+             .micro_batches = 4,
+             .last_batch = ITER_LAST_KEEP,
+             .own_gpus = true,
+             .bad_label = -1,
+             .plan_says = "through host memory (no NCCL: rank 0: ncclGetUniqueId: unhandled"};
+    nccl->reset();
+    nccl->fail("ncclGetUniqueId", 0, ncclSystemError);
+    free_job(run_job(j, 3));
+    EXPECT_EQ(nccl->live(), 0);
+}
+
+static void give_gpus(int n) {
+    const fake_cuda *fake = fake_cuda_get();
+    fake_cuda_machine machine = fake->machine();
+    machine.n_devices = n;
+    fake->set_machine(&machine);
+}
+
 /* Ranks that share a GPU, or a fake of one. */
 static int test_cuda(void) {
     const engine_backend_ops *cuda = NULL;
     bool on_fake;
     iter__backend_find("cuda", &cuda, NULL);
     if (!layer_backend_is_there(cuda, &on_fake)) return 77;
+    const fake_library *nccl = on_fake ? fake_library_get(NCCL_LIBRARY, "fake_nccl_control") : NULL;
+    if (nccl) {
+        give_gpus(MAX_RANKS);
+        test_own_gpus();
+        test_broken_nccl(nccl);
+        test_no_nccl(nccl);
+    }
     test_is_the_gradient("cuda");
     test_same_bits("cuda", ITER_MEMORY_DEVICE, ITER_PRECISION_F32);
 #ifndef __SANITIZE_THREAD__ /* minutes there, with nothing new for the threads */

@@ -66,6 +66,7 @@ static const unsigned char rules[FAKE_FUNCTIONS] = {
     [FAKE_cuDeviceGetCount] = FREE,
     [FAKE_cuDeviceGet] = FREE,
     [FAKE_cuDeviceGetName] = FREE,
+    [FAKE_cuDeviceGetUuid] = FREE,
     [FAKE_cuDeviceGetAttribute] = FREE,
     [FAKE_cuDeviceTotalMem] = FREE,
     [FAKE_cuDevicePrimaryCtxRetain] = FREE,
@@ -197,6 +198,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t
 CUresult cuInit(unsigned flags) {
     fake_call call;
     if (fake__begin(&call, FAKE_cuInit)) {
+        const char *n = getenv("FAKE_CUDA_DEVICES");
+        if (n && !fake.started) fake.machine.n_devices = atoi(n);
         if (flags != 0) {
             call.result = CUDA_ERROR_INVALID_VALUE;
         } else if (fake.machine.n_devices == 0) {
@@ -293,8 +296,18 @@ CUresult cuDeviceGetName(char *name, int capacity, CUdevice device) {
         if (!fake__is_ordinal(device) || capacity <= 0) {
             call.result = CUDA_ERROR_INVALID_DEVICE;
         } else {
-            snprintf(name, (size_t)capacity, "Fake GPU %d", device);
+            snprintf(name, (size_t)capacity, "Fake GPU");
         }
+    }
+    return fake__end(&call);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *id, CUdevice device) {
+    fake_call call;
+    if (fake__begin(&call, FAKE_cuDeviceGetUuid)) {
+        *id = (CUuuid){"Fake GPU 0"};
+        id->bytes[9] = (char)('0' + device);
+        if (!fake__is_ordinal(device)) call.result = CUDA_ERROR_INVALID_DEVICE;
     }
     return fake__end(&call);
 }

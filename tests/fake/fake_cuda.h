@@ -14,7 +14,8 @@
  *   - a launch of a kernel without a registered twin.
  * Modules are PTX text: .version, .target and the entries' parameters are read from it.
  *
- * Tests get the control by fake_cuda_get(). All functions may be called from any thread.
+ * FAKE_CUDA_DEVICES=2 gives a program two devices instead of one. Tests get the control by
+ * fake_cuda_get(). All functions may be called from any thread.
  */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H

@@ -1,5 +1,5 @@
 /*
- * fake_library.h - control of the fakes of cuDNN and cuBLAS, which run on the fake driver.
+ * fake_library.h - control of the fakes of cuDNN, cuBLAS and NCCL, which run on the fake driver.
  *
  * They compute by naive loops, in the order of the stream they were given, and fill the workspace
  * that they may use with NaN. If arguments are bad (null or foreign pointers, misaligned ones,

@@ -28,6 +28,7 @@ typedef struct seat {
 } seat;
 
 uint32_t thread_ranks_lanes = LANES;
+uint32_t thread_ranks_timeout_s = 60;
 
 static const char *block_of(const engine_blocks *blocks, uint32_t i) {
     return (const char *)blocks->base + blocks->at[i];
@@ -107,7 +108,7 @@ void thread_ranks_run(uint32_t ranks, void (*one)(void *user, iter_communicator 
                           .comm = {.ops = &ops,
                                    .rank = i,
                                    .ranks = ranks,
-                                   .timeout_s = 60,
+                                   .timeout_s = thread_ranks_timeout_s,
                                    .lanes = thread_ranks_lanes}};
         seats[i].comm.state = &seats[i];
         if (pthread_create(&seats[i].thread, NULL, sit, &seats[i]) != 0) exit(1);

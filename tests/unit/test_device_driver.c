@@ -138,7 +138,7 @@ Test(device_driver, says_what_it_is) {
     machine.capability = 86;
     fake->set_machine(&machine);
     iter__device *device = open_device(ITER_DEVICE(2));
-    cr_expect_str_eq(iter__device_text(device), "Fake GPU 2, sm_86, driver 12.8");
+    cr_expect_str_eq(iter__device_text(device), "Fake GPU, sm_86, driver 12.8");
     cr_expect_eq(iter__device_ordinal(device), 2);
     iter__device_close(device);
     iter__device_close(NULL);
