@@ -20,18 +20,13 @@
 
 extern const char iter__engine_ptx[]; /* engine_kernels.ptx, embedded by the build */
 
-typedef struct symbol {
-    const char *name;
-    size_t offset;
-} symbol;
-
-static const symbol dnn_symbols[] = {
+static const cuda_symbol dnn_symbols[] = {
 #define ITER_X(name, parameters) {#name, offsetof(cuda_dnn, name)},
     CUDNN_CALLS(ITER_X)
 #undef ITER_X
 };
 
-static const symbol blas_symbols[] = {
+static const cuda_symbol blas_symbols[] = {
 #define ITER_X(name, suffix, parameters) {#name #suffix, offsetof(cuda_blas, name)},
     CUBLAS_CALLS(ITER_X)
 #undef ITER_X
@@ -113,8 +108,8 @@ iter_status iter__blas_failed(cuda_machine *machine, iter_error *err, cublasStat
 
 /* ---- Libraries ------------------------------------------------------------------------------- */
 
-static iter_status find_symbols(void *library, const char *file, void *table, const symbol *symbols,
-                                size_t n, iter_error *err) {
+iter_status iter__cuda_symbols(void *library, const char *file, void *table,
+                               const cuda_symbol *symbols, size_t n, iter_error *err) {
     for (size_t i = 0; i < n; i++) {
         void *found = dlsym(library, symbols[i].name);
         if (!found)
@@ -150,8 +145,8 @@ static iter_status open_dnn(cuda_machine *machine, iter_error *err) {
                                  "%s is cuDNN %zu.%zu, and %d is needed: install cuDNN %d",
                                  CUDNN_LIBRARY, dnn->version / 10000, dnn->version / 100 % 100,
                                  CUDNN_MAJOR_WANTED, CUDNN_MAJOR_WANTED);
-    ENGINE_TRY(find_symbols(dnn->library, CUDNN_LIBRARY, dnn, dnn_symbols,
-                            sizeof(dnn_symbols) / sizeof(dnn_symbols[0]), err));
+    ENGINE_TRY(iter__cuda_symbols(dnn->library, CUDNN_LIBRARY, dnn, dnn_symbols,
+                                  sizeof(dnn_symbols) / sizeof(dnn_symbols[0]), err));
     DNN_CALL(machine, err, cudnnCreate, (&dnn->handle));
     DNN_CALL(machine, err, cudnnSetStream, (dnn->handle, machine->stream));
     return ITER_OK;
@@ -172,8 +167,8 @@ static iter_status open_blas(cuda_machine *machine, iter_error *err) {
                                  "this CUDA, and have its folder in LD_LIBRARY_PATH",
                                  files[0], files[1], why ? why : "");
     }
-    ENGINE_TRY(find_symbols(blas->library, file, blas, blas_symbols,
-                            sizeof(blas_symbols) / sizeof(blas_symbols[0]), err));
+    ENGINE_TRY(iter__cuda_symbols(blas->library, file, blas, blas_symbols,
+                                  sizeof(blas_symbols) / sizeof(blas_symbols[0]), err));
     BLAS_CALL(machine, err, cublasCreate, (&blas->handle));
     BLAS_CALL(machine, err, cublasGetVersion, (blas->handle, &blas->version));
     BLAS_CALL(machine, err, cublasSetStream, (blas->handle, machine->stream));

@@ -53,6 +53,12 @@ typedef enum engine_kernel {
         N_ENGINE_KERNELS
 } engine_kernel;
 
+/* A call of a library, and where its address goes in a table. */
+typedef struct cuda_symbol {
+    const char *name;
+    size_t offset;
+} cuda_symbol;
+
 typedef struct cuda_dnn {
     void *library;
     cudnnHandle_t handle;
@@ -87,6 +93,10 @@ typedef struct cuda_machine {
     bool lost;
     iter_error lost_error;
 } cuda_machine;
+
+/* Fills in a table of calls. Errors: EUNSUPPORTED (names the first that `file` lacks). */
+iter_status iter__cuda_symbols(void *library, const char *file, void *table,
+                               const cuda_symbol *symbols, size_t n, iter_error *err);
 
 /* `device` as in iter_loader_memory.device. The context is not current on return; after an error
  * everything is closed. Errors: EUNSUPPORTED (no driver or one that is too old, no such device;

@@ -18,27 +18,23 @@
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-typedef struct symbol {
-    const char *name;
-    size_t offset;
-} symbol;
-
-/* Returns why not, or NULL. */
-static const char *open_library(cuda_nccl *n) {
-    static const symbol symbols[] = {
+/* *out_why_not stays as it is if all is well. */
+static void open_library(cuda_nccl *n, char *out_why_not, size_t capacity) {
+    static const cuda_symbol symbols[] = {
 #define ITER_X(name, parameters) {#name, offsetof(cuda_nccl, name)},
         NCCL_CALLS(ITER_X)
 #undef ITER_X
             {"ncclGetErrorString", offsetof(cuda_nccl, text)},
     };
+    iter_error error;
     n->library = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!n->library) return NCCL_LIBRARY " cannot be opened";
-    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-        void *found = dlsym(n->library, symbols[i].name);
-        if (!found) return NCCL_LIBRARY " is too old";
-        memcpy((char *)n + symbols[i].offset, &found, sizeof(found));
-    }
-    return n->ncclGetVersion(&n->version) == ncclSuccess ? NULL : NCCL_LIBRARY " has no version";
+    if (!n->library)
+        snprintf(out_why_not, capacity, "%s cannot be opened", NCCL_LIBRARY);
+    else if (iter__cuda_symbols(n->library, NCCL_LIBRARY, n, symbols,
+                                sizeof(symbols) / sizeof(symbols[0]), &error) < 0)
+        snprintf(out_why_not, capacity, "%.70s", error.message);
+    else
+        n->ncclGetVersion(&n->version);
 }
 
 static void say(nccl_word *word, const cuda_nccl *n, const char *call, ncclResult_t result) {
@@ -49,12 +45,12 @@ static void say(nccl_word *word, const cuda_nccl *n, const char *call, ncclResul
 static void fill_word(cuda_nccl *n, nccl_word *word) {
     const cuda_machine *m = n->machine;
     memset(word, 0, sizeof(*word));
-    const char *why_not =
-        m->retained ? open_library(n) : "the context is not the GPU's primary one";
-    if (why_not)
-        snprintf(word->why_not, sizeof(word->why_not), "%s", why_not);
+    if (!m->retained)
+        snprintf(word->why_not, sizeof(word->why_not), "the context is not the GPU's primary one");
     else if (m->cuda.cuDeviceGetUuid(&word->gpu, m->number) != CUDA_SUCCESS)
         snprintf(word->why_not, sizeof(word->why_not), "the GPU has no identity");
+    else
+        open_library(n, word->why_not, sizeof(word->why_not));
 }
 
 /* All ranks learn each other's words; the first reason goes to *out_why_not. */
