@@ -8,7 +8,8 @@
  *     nvcc -arch=compute_80 -ptx -fmad=false engine_kernels.cu
  *
  * and marked for PTX 8.0 (tests/check_ptx.sh) as engine_kernels.ptx, which the library embeds. The
- * order of every sum depends only on the shapes, so runs give the same bits.
+ * order of every sum depends only on the shapes, so runs give the same bits. It is one file because
+ * the library loads one module, and its kernels share the helpers for f16, lanes and trees below.
  */
 #include "engine/cuda/kernel_args.h"
 
