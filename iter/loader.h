@@ -131,6 +131,20 @@ typedef enum iter_share {
     ITER_SHARE_NO = 1    /* each process has its own */
 } iter_share;
 
+/**
+ * Whether a batch may be a view of the set: nothing is copied, and its tensors point to where the
+ * rows lie. That is so where the rows of a batch follow one another (storage order, no padding) in
+ * arrays or in a set that is held in memory, and no stage or collate changes them. Batches in
+ * pinned memory or for a GPU are never views.
+ *
+ * A view must not be written: that would change the set. It lies as the set does, so it is aligned
+ * to its elements alone. iter_batch_is_view() tells which batches are views.
+ */
+typedef enum iter_views {
+    ITER_VIEWS_AUTO = 0, /* wherever that is possible */
+    ITER_VIEWS_NO = 1    /* every batch lies in a slot, and may be written */
+} iter_views;
+
 #define ITER_FILE_SHOWN 256 /* room for a file's path; a longer path loses its beginning */
 #define ITER_STALL_TEXT 480
 
@@ -255,7 +269,9 @@ typedef struct iter_loader_options {
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
      * core that affinity and control groups leave to the process. If that is all of the machine's
-     * cores, and several ranks run there, a rank takes its share of them. */
+     * cores, and several ranks run there, a rank takes its share of them. None where threads only
+     * cost: in storage order, if batches are views; on one core, if rows lie in memory and each
+     * needs one pass at most. */
     int32_t workers;
     /* The most batches made ahead. 0 = as many batches as hold two chunks of work for each worker;
      * fewer if memory is short, but at least 2 batches. */
@@ -292,6 +308,7 @@ typedef struct iter_loader_options {
      * floor(k m / M) on. A rank's share is whole ones. Trainers sum gradients over them (see
      * iter/engine.h). At least ranks; 0 = a share begins at any row. */
     uint32_t micro_batches;
+    int32_t views; /* iter_views */
 } iter_loader_options;
 
 /** GPU number n, for memory.device. */
@@ -496,9 +513,13 @@ ITER_API const char *iter_loader_plan_text(const iter_loader *loader);
 ITER_API iter_batch *iter_batch_ref(iter_batch *batch);
 ITER_API void iter_batch_unref(iter_batch *batch);
 
-/** Tensor of field i: [rows, ...] in host memory, aligned to 64 bytes, valid while a reference is
- * held. NULL if there is no field i. `data` is NULL if rows are finished on the device. */
+/** Tensor of field i: [rows, ...] in host memory, aligned to 64 bytes unless the batch is a view,
+ * valid while a reference is held. NULL if there is no field i. `data` is NULL if rows are finished
+ * on the device. */
 ITER_API const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i);
+
+/** Whether the tensors are views of the set (see iter_views), which must not be written. */
+ITER_API bool iter_batch_is_view(const iter_batch *batch);
 
 /** The tensor of the field called `name`, or NULL. */
 ITER_API const iter_tensor *iter_batch_find(const iter_batch *batch, const char *name);
@@ -507,7 +528,8 @@ ITER_API const iter_tensor *iter_batch_find(const iter_batch *batch, const char 
 typedef struct iter_batch_info {
     uint32_t epoch;  /* the epoch it belongs to */
     uint64_t number; /* of the global batch within its epoch, from 0 */
-    uint32_t slot;   /* number of the loader's slot that holds it; addresses depend on it alone */
+    /* number of the loader's slot that holds it; addresses depend on it alone, except of views */
+    uint32_t slot;
     /* Rows of this rank's batch: first dimension of its tensors. If all ranks together
      * have fewer rows than there are ranks (in a short last batch), some ranks have 0. */
     uint32_t n_rows;
@@ -552,7 +574,7 @@ ITER_API const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i);
  * that state, next() waits for the oldest; so a slow GPU holds the loader back. */
 
 /** Number of the batch's slot, 0 to slots - 1. As long as the loader lives, addresses on the host
- * and on the device depend on this number alone. */
+ * and on the device depend on this number alone, except those of views. */
 ITER_API uint32_t iter_batch_slot(const iter_batch *batch);
 
 /** Tensor of field i on the device; `data` is a device address. It is complete after

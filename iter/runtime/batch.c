@@ -154,6 +154,10 @@ const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i) {
     return i >= 0 && i < batch->loader->plan.n_fields ? &batch->tensors[i] : NULL;
 }
 
+bool iter_batch_is_view(const iter_batch *batch) {
+    return batch->is_view;
+}
+
 const iter_tensor *iter_batch_find(const iter_batch *batch, const char *name) {
     for (int32_t i = 0; i < batch->loader->plan.n_fields; i++) {
         if (strcmp(batch->loader->plan.fields[i].out.name, name) == 0) return &batch->tensors[i];

@@ -11,7 +11,8 @@
  *
  * A dropped batch that is OPEN becomes FREE when the last of its chunks is DONE. A slot also goes
  * from OPENING to FREE if the epoch has no more batches, and from READY to FREE if its batch
- * failed. A batch without rows, or whose opening failed, goes from OPENING to READY.
+ * failed. A batch without rows, a view, or a
+ * batch whose opening failed goes from OPENING to READY.
  *
  * A chunk is a run of rows that one thread makes. Its state is an atomic:
  *
@@ -133,6 +134,7 @@ struct iter_batch {
     uint64_t serial; /* of the loader's opened batches, from 1 */
     bool rewinds;    /* streams: this batch begins an epoch */
     uint64_t skip;   /* streams: samples to read and forget before the first row */
+    bool is_view;    /* its tensors point into the set, see stored_rows.c */
 
     /* Written by the threads that make it, each its own rows; then by the one that ends it: */
     iter_tensor tensors[ITER_MAX_OUT];

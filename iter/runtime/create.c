@@ -70,6 +70,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("share", opt->memory.share, ITER_SHARE_NO, err));
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
     ITER_TRY(check_choice("memory", opt->memory.kind, ITER_MEMORY_DEVICE, err));
+    ITER_TRY(check_choice("views", opt->views, ITER_VIEWS_NO, err));
     ITER_TRY(check_choice("only_reads", opt->reading.only_reads, 1, err));
     ITER_TRY(check_choice("device", opt->memory.device, INT32_MAX, err));
     ITER_TRY(check_choice("finish", opt->memory.finish, ITER_FINISH_DEVICE, err));
@@ -95,7 +96,8 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           "options: workers is %d; expected 0 to %d or ITER_WORKERS_AUTO",
                           opt->workers, WORKERS_MAX);
     }
-    if (opt->workers == ITER_WORKERS_AUTO) {
+    loader->workers.is_auto = opt->workers == ITER_WORKERS_AUTO;
+    if (loader->workers.is_auto) {
         const uint32_t cores = iter__cores_share((uint32_t)iter_cores(),
                                                  iter__local_ranks(opt->local_ranks, opt->ranks));
         opt->workers = (int32_t)iter__min_u32(cores, WORKERS_MAX);
@@ -389,15 +391,49 @@ static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_er
                            : 1;
     iter__layout_text(in, &loader->layout, text, sizeof(text));
     ITER_TRY(iter__plan_note(&loader->plan, text, err));
+    if (loader->loaded.views)
+        ITER_TRY(iter__plan_note(
+            &loader->plan, "views: batches whose rows follow one another are not copied\n", err));
     const char *left_out = loader->dataset->desc.left_out;
     if (!left_out) return ITER_OK;
     snprintf(text, sizeof(text), "left out: %.900s\n", left_out);
     return iter__plan_note(&loader->plan, text, err);
 }
 
+/* Whether all rows lie in memory and one pass at most is made over each. */
+static bool is_one_pass(const iter_loader *loader) {
+    const iter__plan *plan = &loader->plan;
+    if (loader->device.handle || loader->opt.collate) return false;
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        const iter__field_plan *field = &plan->fields[f];
+        if (field->lengths_of >= 0) continue;
+        if (field->from != ITER_ROW_RESIDENT || field->n_batch_steps || field->n_made > 1 ||
+            (field->n_made == 1 && !field->steps[0].pack))
+            return false;
+    }
+    return true;
+}
+
+/* ITER_WORKERS_AUTO is none where threads only cost: a view is made in half a microsecond, and on
+ * one core a worker cannot work beside the caller. With one there, CIFAR-10 in memory has 0.81 of
+ * the rate without, copied or normalised (bench/results/rows-2026-11-28/rows.md). */
+static iter_status choose_workers(iter_loader *loader, iter_error *err) {
+    const bool views = loader->loaded.views && loader->sampling.locality.in_order;
+    const bool one_core = loader->workers.n == 1 && is_one_pass(loader);
+    if (!loader->workers.is_auto || !(views || one_core)) return ITER_OK;
+    loader->opt.workers = loader->workers.n = 0;
+    return iter__plan_note(
+        &loader->plan,
+        views ? "workers: none, because batches are views\n"
+              : "workers: none, because rows lie in memory and there is one core\n",
+        err);
+}
+
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
     iter__layout_in in;
     ITER_TRY(iter__bytes_choose(loader, &in, err));
+    iter__stored_rows_find(loader);
+    ITER_TRY(choose_workers(loader, err));
     ITER_TRY(iter__layout_create(&in, &loader->layout, err));
     ITER_TRY(note_layout(loader, &in, err));
     if (in.bytes == BYTES_READ) ITER_TRY(iter__bytes_open(loader, err));

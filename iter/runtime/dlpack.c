@@ -134,6 +134,7 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
     } else if (loader->opt.memory.kind == ITER_MEMORY_PINNED) {
         managed->device_type = ITER_DLPACK_CUDA_HOST;
     }
+    if (batch->is_view) ((iter_dlpack *)(void *)*out)->flags |= ITER_DLPACK_READ_ONLY;
     iter_batch_ref(batch);
     return ITER_OK;
 }

@@ -65,11 +65,15 @@ typedef struct iter__loaded {
     iter__resident resident[ITER_MAX_FIELDS]; /* where the rows of ITER_ROW_RESIDENT fields lie */
     const iter__preload *preload; /* the dataset's files, if this loader works from there */
     uint32_t local_ranks;         /* that divide this machine's memory */
+    /* By stored_rows.c. is_stored: of the plan's fields, those whose rows lie there as batches have
+     * them; all_stored: no batch needs anything else; views: and batches may point there. */
+    bool is_stored[ITER_MAX_OUT], all_stored, views;
 } iter__loaded;
 
 /* The threads that make batches. */
 typedef struct iter__workers {
     int32_t n;
+    bool is_auto;                  /* ITER_WORKERS_AUTO: create.c chooses n */
     iter__worker *all;             /* [max(n, 1)]; number 0 is the consumer's thread if n is 0 */
     char (*stages)[ITER_NAME_MAX]; /* [n_stages] names, by number */
     int32_t n_stages;
@@ -247,6 +251,18 @@ iter_status iter__loader_plan(iter_loader *loader, iter_error *err);
 iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err);
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err);
 void iter__bytes_close(iter_loader *loader);
+
+/* ---- stored_rows.c --------------------------------------------------------------------------- */
+
+/* Finds out which fields are stored, see loaded.is_stored; after iter__bytes_choose(). */
+void iter__stored_rows_find(iter_loader *loader);
+/* Prefetches the first of the batch's n rows if this thread copies them next. */
+void iter__stored_rows_ahead(const iter_loader *loader, const iter_batch *batch, uint32_t n);
+/* Copies rows [first, first + n) of a stored field to their places. */
+void iter__stored_rows_copy(const iter_loader *loader, const iter_batch *batch,
+                            const iter__field_plan *field, uint32_t first, uint32_t n);
+/* If the batch can be a view, points its tensors into the set and returns true. */
+bool iter__batch_view(const iter_loader *loader, iter_batch *batch);
 
 /* ---- loader.c -------------------------------------------------------------------------------- */
 

@@ -121,7 +121,7 @@ static void fill(iter_loader *loader, iter__opening *opening) {
     if (opening->ends) return;
     iter_batch *batch = opening->batch;
     const iter__span *span = &opening->span;
-    iter_error error = {.status = ITER_OK};
+    if (batch->status >= 0) iter__stored_rows_ahead(loader, batch, span->n_rows);
     batch->info = (iter_batch_info){.epoch = span->epoch,
                                     .number = span->number,
                                     .slot = batch->slot,
@@ -134,9 +134,10 @@ static void fill(iter_loader *loader, iter__opening *opening) {
     memset(batch->valid, 1, span->n_rows);
     memset((void *)batch->row_state, ROW_FINE, span->n_rows);
     set_tensors(loader, batch, span->n_rows);
+    batch->is_view = batch->status >= 0 && iter__batch_view(loader, batch);
     if (batch->status < 0 || !loader->plan.needs_bytes) return;
-    batch->status = locate_rows(loader, batch, span->n_rows, &error);
-    if (batch->status < 0) batch->error = error;
+    iter__error_clear(&batch->error);
+    batch->status = locate_rows(loader, batch, span->n_rows, &batch->error);
 }
 
 /* ---- Commit ---------------------------------------------------------------------------------- */
@@ -181,10 +182,10 @@ static void push_batch(iter_loader *loader, iter_batch *batch, const iter__openi
     batch->after = opening->after;
     batch->serial = ++loader->opener.n_opened;
     loader->opener.any = true;
-    const bool is_made = n_rows == 0 || batch->status < 0;
+    const bool is_made = n_rows == 0 || batch->status < 0 || batch->is_view;
     if (is_made) atomic_store_explicit(&batch->n_chunks, 0, memory_order_relaxed);
     batch->state = is_made ? BATCH_READY : BATCH_OPEN;
-    batch->opened_ns = iter__now_ns();
+    batch->opened_ns = opening->opened_ns;
     if (!is_made) set_chunks(loader, batch, n_rows);
     loader->opener.stream_busy = loader->sampling.order->is_stream && !is_made;
     const iter__entry entry = {.batch = batch, .epoch = batch->info.epoch};
@@ -229,7 +230,7 @@ void iter__open_next(iter__worker *worker) {
     fill(loader, &opening);
     iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
-    const int64_t end = iter__now_ns();
+    const int64_t end = opening.opened_ns = iter__now_ns();
     atomic_fetch_add_explicit(&loader->stats.open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     /* Before the commit: afterwards another worker may make the rows, and a stream's worker changes

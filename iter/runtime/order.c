@@ -28,7 +28,10 @@ static iter_status in_sampler(const iter_loader *loader, iter_status status, ite
 static iter_status check_indices(const iter_loader *loader, const uint64_t *indices, uint64_t n,
                                  iter_error *err) {
     const uint64_t all = n_choices(loader), mask = iter__index_mask(loader->dataset);
-    for (uint64_t i = 0; i < n; i++) {
+    bool any = false; /* without a branch for each: batches of small rows are made of little else */
+    for (uint64_t i = 0; i < n; i++)
+        any |= (indices[i] & mask) >= all;
+    for (uint64_t i = 0; any && i < n; i++) {
         if ((indices[i] & mask) < all) continue;
         return iter__fail(err, ITER_EINVAL, "sampler %s: drew sample %llu of %llu",
                           loader->sampling.ops->base.name, (unsigned long long)indices[i],
@@ -85,17 +88,20 @@ static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, cons
         const uint32_t run = left < span->n_rows - r ? (uint32_t)left : span->n_rows - r;
         ITER_TRY(iter__sampler_index(loader, epoch, position, run, batch->asked + r, true, err));
         iter__batch_ask(loader, batch, r, run);
-        for (uint32_t i = 0; i < run; i++) {
-            batch->position[r + i] = position + i;
-            batch->row_epoch[r + i] = epoch;
-        }
+        uint64_t *positions = batch->position + r;
+        uint32_t *epochs = batch->row_epoch + r;
+        for (uint32_t i = 0; i < run; i++)
+            positions[i] = position + i;
+        for (uint32_t i = 0; i < run; i++)
+            epochs[i] = epoch;
         r += run;
     }
     return ITER_OK;
 }
 
 static void open_by_position(iter_loader *loader, iter__opening *opening) {
-    iter_error error = {.status = ITER_OK};
+    iter_error error; /* cleared, not zeroed: it is large, and this runs for each batch */
+    iter__error_clear(&error);
     opening->ends = !iter__cut_batch(&loader->cut, &opening->at, &opening->span);
     if (opening->ends) return;
     opening->after = iter__cut_after(&loader->cut, &opening->at);

@@ -217,6 +217,11 @@ static void run_steps(iter__worker *worker, iter_batch *batch, const iter__field
 static void make_copied(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
                         uint32_t first, uint32_t n) {
     iter_loader *loader = worker->loader;
+    if (loader->loaded.is_stored[field - loader->plan.fields]) {
+        iter__activity_row(worker, field->steps[0].activity, batch, first);
+        iter__stored_rows_copy(loader, batch, field, first, n);
+        return;
+    }
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool one_pack = field->n_made == 1 && field->steps[0].pack;
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _native as n
 from ._dlpack import DlpackTensor
-from ._tensors import BF16, Owners, SlotView, converter, numpy_dtype, untrack
+from ._tensors import BF16, Owners, SetViews, SlotView, converter, numpy_dtype, untrack
 
 _taken = {"count", "index"}
 
@@ -33,7 +33,8 @@ class Batch(Tuple[Any, ...]):
         images, labels = batch          # or batch.data, batch.label
 
     The arrays lie in memory of the loader. Each keeps its batch alive; when the last of them and the batch are
-    gone, the loader uses the memory again. With copy=True they are copies.
+    gone, the loader uses the memory again. With copy=True they are copies. Read-only arrays are views of the set
+    itself, see `views` of Loader.
     """
 
     _fields: Tuple[str, ...] = ()
@@ -192,7 +193,7 @@ def batch_type(names: Sequence[str]) -> Type[Batch]:
 # ---- Making them ----------------------------------------------------------------------------------
 
 
-def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p], Batch]:
+def maker(fields: List[Field], output: str, copy: bool, may_view: bool) -> Callable[[c.c_void_p], Batch]:
     """Returns make(out), which takes one reference on a batch out of `out`, and gives the Batch. If an exception
     leaves it, Ctrl-C for example, the batch is either still in `out`, or was given back."""
     names = [field.name for field in fields]
@@ -203,8 +204,9 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p]
     bf16 = [numpy_dtype(BF16) if field.dtype == "bf16" and output == "numpy" else None for field in fields]
     has_bf16 = any(field.dtype == "bf16" for field in fields)
     convert = converter(output)
-    views: Dict[int, SlotView] = {}
+    slots: Dict[int, SlotView] = {}
     owners = Owners()
+    is_view, views_of = n.quick.iter_batch_is_view, SetViews(n_fields, convert is None).arrays
     ndarray, new = np.ndarray, tuple.__new__
 
     def make(out: c.c_void_p) -> Batch:
@@ -212,20 +214,23 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p]
         out.value = None  # Python (3.11 and later) handles no signal between this and the next line
         owner = owners[handle]()
         untrack(owner)
-        view = views.get(handle)
-        if view is None or view.now.raw != view.then:
-            view = views[handle] = SlotView(handle, n_fields)
-        memory = view.memory.from_address(view.base)
-        memory.owner = owner
-        arrays: List[Any] = [
-            ndarray(shape, dtype, memory, offset, strides) for shape, dtype, offset, strides, _ in view.parts
-        ]
+        memory: Any = owner
+        arrays: List[Any]
+        if may_view and is_view(handle):
+            arrays = views_of(handle, owner)
+        else:
+            view = slots.get(handle)
+            if view is None or view.now.raw != view.then:
+                view = slots[handle] = SlotView(handle, n_fields)
+            memory = view.memory.from_address(view.base)
+            memory.owner = owner
+            arrays = [ndarray(shape, dtype, memory, offset, strides) for shape, dtype, offset, strides in view.parts]
         if has_bf16 and convert is None:
             arrays = [array if to is None else array.view(to) for array, to in zip(arrays, bf16)]
         if copy:
             arrays = [array.copy() for array in arrays]
         if convert is not None:
-            arrays = [convert(array, part[4]) for array, part in zip(arrays, view.parts)]
+            arrays = [convert(array, field.dtype == "bf16") for array, field in zip(arrays, fields)]
         batch: Batch = new(kind, arrays)
         if copy:
             batch._kept = _Kept(handle, names)

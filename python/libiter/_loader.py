@@ -59,14 +59,16 @@ class Loader:
             they are stored.
     output  what a batch consists of: "numpy", "torch", "jax", or "dlpack" (exporters for any from_dlpack()).
     copy    False: arrays are views of the loader's memory. Each keeps its batch, at most max_held at once; they may
-            be written to. True: arrays of their own, to be kept as long as wanted.
+            be written to, unless they are read-only (see views). True: arrays of their own, to be kept as long as
+            wanted.
 
     How it runs:
       batch_size   samples per batch and rank; None = 32, or what follows from global_batch
       shuffle      False; True or "full": a new permutation every epoch; "once": one for all epochs; "block": blocks
                    of neighbours (block=, buffer_blocks=), for disks; "batch": whole units of `block` samples;
                    "replacement": independent draws
-      workers      threads that make batches; 0 = next() makes them; "auto" = one per core
+      workers      threads that make batches; 0 = next() makes them; "auto" = one per core, or none where
+                   threads only cost (iter/loader.h)
       seed         of all order and augmentation
       prefetch     the most batches made ahead; 0 = enough for the workers
       max_held     batches that the program may hold at once. A `for` statement holds the previous batch while the
@@ -90,6 +92,9 @@ class Loader:
       memory       "auto", "host", "pinned"; device, share as in iter/loader.h. "device", with finish and resident,
                    is for C: DLPack does not tell the loader when a stream has read a batch
       copy_arrays  True = arrays given as `data` are copied
+      views        "auto": where the rows of a batch follow one another in arrays, or in a set that is held in memory,
+                   and nothing changes them, a batch is a read-only view of them: nothing is copied. "no": never.
+                   None = "auto" with output="numpy"; other libraries have no read-only arrays, so "no" with them
     Faults:
       on_error     a sample that fails: "fail" the batch's next(), "replace" it, "blank" it (zeros; batch.valid)
       max_failures failed samples before next() gives up; 0 = no limit
@@ -148,11 +153,14 @@ class Loader:
         on_stall: Optional[Callable[[Dict[str, Any]], None]] = None,
         collate: Optional[Callable[[Dict[str, "np.ndarray[Any, Any]"]], None]] = None,
         copy_arrays: bool = False,
+        views: Optional[str] = None,
         layout: Layout = None,
         **unknown_options: Any,
     ) -> None:
         if ranks == "auto":
             rank, ranks, local_ranks = options_of(rank, local_ranks)
+        if views is None:
+            views = "auto" if output == "numpy" else "no"
         given = {name: value for name, value in locals().items() if name in NAMES}
         self._handle = 0
         self._watch: Optional[Watch] = None  # its own, which verdict() reads
@@ -177,7 +185,7 @@ class Loader:
         self.batch_size = batch_size or -(-self._global_batch // int(job.ranks))
         self.output = output
         try:
-            self._make = maker(self.fields, output, copy)
+            self._make = maker(self.fields, output, copy, options.struct.views == 0)
         except Exception:
             self.close()
             raise

@@ -414,6 +414,7 @@ class LoaderOptions(c.Structure):
         ("collate_user", c.c_void_p),
         ("global_batch", c.c_uint32),
         ("micro_batches", c.c_uint32),
+        ("views", c.c_int32),
     ]
 
 
@@ -652,6 +653,7 @@ declare("iter_loader_failures", _size, _p, c.POINTER(Failure), _size)
 declare("iter_loader_activity", _i32, _p, c.POINTER(ActivityInfo), _i32)
 declare("iter_batch_unref", None, _p)
 declare("iter_batch_tensor", _p, _p, _i32)
+declare("iter_batch_is_view", c.c_bool, _p)
 declare("iter_batch_describe", BatchInfo, _p)
 declare("iter_batch_index", _p, _p)
 declare("iter_batch_position", _p, _p)

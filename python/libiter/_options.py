@@ -21,6 +21,7 @@ MEMORIES = ["auto", "host", "pinned", "device"]
 FINISHES = ["auto", "host", "device"]
 RESIDENTS = ["no", "auto", "yes"]
 SHARES = ["auto", "no"]
+VIEWS = ["auto", "no"]
 
 # What other loaders call it.
 _elsewhere = {
@@ -219,5 +220,6 @@ _rows: Dict[str, Callable[[Options, str, Any], None]] = {
     "on_stall": _nothing,
     "collate": _nothing,
     "copy_arrays": _bool_row("arrays.copy"),
+    "views": _choice_row("views", VIEWS),
 }
 NAMES = list(_rows)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ctypes as c
 import functools
+import math
+import struct
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -34,6 +36,7 @@ _dtypes: Dict[int, "np.dtype[Any]"] = {
 _codes = {dtype: code for code, dtype in _dtypes.items()}
 _itemsizes = [0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1]
 BF16 = 10
+_UINT16 = np.dtype("uint16")
 
 OUTPUTS = ("numpy", "torch", "jax", "dlpack")
 
@@ -207,18 +210,63 @@ class SlotView:
                 bounds.append((tensor.data, tensor.data + extent * size + size))
         self.base = min((low for low, _ in bounds), default=0)
         self.memory = memory_type(max((high for _, high in bounds), default=self.base) - self.base)
-        # shape, dtype, offset, strides of each field
+        # shape, dtype, offset, strides of each field; bf16 as 16-bit integers
         self.parts = []
         for tensor in tensors:
             desc, size = tensor.desc, _itemsizes[tensor.desc.dtype]
             shape = tuple(desc.dims[: desc.n_dims])
             strides = tuple(step * size for step in tensor.strides[: desc.n_dims])
-            dtype = np.dtype("uint16") if desc.dtype == BF16 else _dtypes[desc.dtype]
+            dtype = _dtypes.get(desc.dtype, _UINT16)
             offset = 0 if 0 in shape or tensor.data is None else tensor.data - self.base
-            self.parts.append((shape, dtype, offset, strides, desc.dtype == BF16))
+            self.parts.append((shape, dtype, offset, strides))
 
 
 _tensor_bytes = c.sizeof(n.Tensor)
+
+
+class SetViews:
+    """The arrays of batches that are views of the set. Each batch lies elsewhere, so addresses are read every time;
+    shapes depend on the number of rows alone."""
+
+    def __init__(self, n_fields: int, read_only: bool) -> None:
+        self._n_fields, self._read_only = n_fields, read_only
+        self._now: Dict[int, Any] = {}
+        self._parts: Dict[int, List[Tuple[Tuple[int, ...], "np.dtype[Any]", Any]]] = {}
+
+    def _describe(self, raw: bytes) -> "List[Tuple[Tuple[int, ...], np.dtype[Any], Any]]":
+        """Shape, dtype (bf16 as 16-bit integers) and type of the memory of each field."""
+        parts = []
+        for tensor in (n.Tensor * self._n_fields).from_buffer_copy(raw):
+            shape = tuple(tensor.desc.dims[: tensor.desc.n_dims])
+            dtype = _dtypes.get(tensor.desc.dtype, _UINT16)
+            parts.append((shape, dtype, memory_type(math.prod(shape) * dtype.itemsize)))
+        return parts
+
+    def arrays(self, batch: int, owner: Any) -> "List[np.ndarray[Any, Any]]":
+        now = self._now.get(batch)
+        if now is None:
+            first: int = n.quick.iter_batch_tensor(batch, 0)
+            now = self._now[batch] = (c.c_char * (self._n_fields * _tensor_bytes)).from_address(first)
+        raw = now.raw
+        n_rows = _number_at(raw, _rows_at)[0]
+        parts = self._parts.get(n_rows)
+        if parts is None:
+            parts = self._parts[n_rows] = self._describe(raw)
+        made: "List[np.ndarray[Any, Any]]" = []
+        at = _data_at
+        for shape, dtype, kind in parts:
+            memory = kind.from_address(_number_at(raw, at)[0])
+            memory.owner = owner
+            array: "np.ndarray[Any, Any]" = np.ndarray(shape, dtype, memory)
+            if self._read_only:
+                array.setflags(write=False)
+            made.append(array)
+            at += _tensor_bytes
+        return made
+
+
+_number_at = struct.Struct("=q").unpack_from
+_data_at, _rows_at = n.Tensor.data.offset, n.Tensor.desc.offset + n.Desc.dims.offset
 
 Convert = Callable[["np.ndarray[Any, Any]", bool], Any]
 

@@ -208,7 +208,9 @@ def check_values_and_addresses(workers):
             seen = np.from_dlpack(Exported(batch, field))
             expect(address(seen) == borrowed(batch, field).data, "a copy was made of field %d" % field)
             expect(seen.dtype == source.dtype and np.array_equal(seen, source[rows]), "field %d of rows %s" % (field, rows))
-            expect(seen.flags.writeable, "the batch is marked read-only")
+            is_view = rows[3] == rows[0] + 3
+            expect(seen.flags.writeable != is_view, "views of the array, and they alone, are read-only")
+            expect((address(seen) == address(source[rows[0]:])) == is_view, "rows %s: where they lie" % rows)
             expect(seen.strides == source[:4].strides, "strides %s" % (seen.strides,))
             again = np.from_dlpack(Exported(batch, field))
             expect(address(again) == address(seen), "two exports of one field lie apart")

@@ -13,6 +13,7 @@ from libiter import _native as n
 from support import ROOT
 
 NUMBERS = {
+    "bool": c.c_bool,
     "size_t": c.c_size_t, "char": c.c_char, "int": c.c_int, "double": c.c_double,
     "int8_t": c.c_int8, "uint8_t": c.c_uint8, "int16_t": c.c_int16, "uint16_t": c.c_uint16,
     "int32_t": c.c_int32, "uint32_t": c.c_uint32, "int64_t": c.c_int64, "uint64_t": c.c_uint64,

@@ -51,6 +51,7 @@ TABLE = {
     "grace_ms": (17, "faults.grace_ms", 17),
     "stall_ms": (18, "watch.stall_ms", 18),
     "copy_arrays": (True, "arrays.copy", 1),
+    "views": ("no", "views", 1),
 }
 CALLBACKS = {"collate": "collate", "on_stall": "watch.on_stall"}
 # Members that belong to C alone, or that another option sets with its own.
@@ -182,8 +183,10 @@ class Effects(unittest.TestCase):
         for workers in (0, 1, 3):
             with libiter.Loader(arrays(), workers=workers) as loader:
                 self.assertEqual(loader.stats().n_workers, workers)
-        with libiter.Loader(arrays(), workers="auto") as loader:
+        with libiter.Loader(arrays(), workers="auto", collate=lambda fields: None) as loader:
             self.assertEqual(loader.stats().n_workers, len(os.sched_getaffinity(0)))
+        with libiter.Loader(arrays(), workers="auto") as loader:  # a batch costs less than moving it
+            self.assertEqual(loader.stats().n_workers, 0)
 
     def test_sources(self):
         with cifar_file() as spec:

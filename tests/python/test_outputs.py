@@ -68,6 +68,52 @@ class Numpy(unittest.TestCase):
         data[:] = 7
         self.assertTrue((next(loader).data == 7).all())
 
+    def test_views(self):
+        """Rows that follow one another come as read-only views; everything else may be written to."""
+        data, label = arrays(20)
+        with libiter.Loader((data, label), batch_size=6, max_held=4) as loader:
+            batches = list(loader)
+        self.assertEqual([len(batch.data) for batch in batches], [6, 6, 6, 2])
+        for k, batch in enumerate(batches):  # they outlive the loader
+            for array, given in zip(batch, (data, label)):
+                self.assertTrue(np.shares_memory(array, given))
+                np.testing.assert_array_equal(array, given[6 * k : 6 * k + 6])
+                with self.assertRaises(ValueError):
+                    array[0] = 0
+        for options in ({"views": "no"}, {"shuffle": True}, {"copy": True}, {"chain": "cast:f64"},
+                        {"collate": lambda fields: None}):  # fmt: skip
+            with self.subTest(options), libiter.Loader(data, batch_size=6, **options) as loader:
+                array = next(loader).data
+                self.assertFalse(np.shares_memory(array, data))
+                array[0] = 0
+        with self.assertRaisesRegex(libiter.InvalidArgument, "views"):
+            libiter.Loader(data, views="yes")
+
+    def test_views_are_read_only_in_dlpack(self):
+        data = arrays(20)[0]
+        with libiter.Loader(data, batch_size=6, output="dlpack", views="auto") as loader:
+            tensor = next(loader).data
+            array = np.from_dlpack(tensor)
+            self.assertFalse(array.flags.writeable)
+            self.assertTrue(np.shares_memory(array, data))
+            with self.assertRaises(libiter.Unsupported):
+                tensor.__dlpack__()  # the old form cannot say so
+        with libiter.Loader(data, batch_size=6, output="dlpack") as loader:
+            self.assertFalse(np.shares_memory(np.from_dlpack(next(loader).data), data))
+
+    def test_many_views_cost_no_memory(self):
+        """What is kept for views depends on the number of rows alone, not on how many batches there were."""
+        data = np.arange(4000, dtype=np.int32)
+        with libiter.Loader(data, batch_size=2) as loader:
+            for _ in loader:
+                pass
+            gc.collect()
+            before = len(gc.get_objects())
+            for _ in loader:
+                pass
+            gc.collect()
+            self.assertLess(len(gc.get_objects()) - before, 50)
+
     def test_forms(self):
         data, label = arrays(10)
         for given, names in ((data, ("data",)), ((data,), ("data",)), ([data, label], ("data", "label")),
@@ -101,7 +147,7 @@ class Numpy(unittest.TestCase):
             self.assertRegex(str(reason), "shape|empty|element|dimension")
 
     def test_aligned_and_writable(self):
-        batch = next(iter(libiter.Loader(arrays(10), batch_size=5)))
+        batch = next(iter(libiter.Loader(arrays(10), batch_size=5, shuffle=True)))
         for array in batch:
             self.assertEqual(array.__array_interface__["data"][0] % 64, 0)
             self.assertTrue(array.flags.writeable and array.flags.c_contiguous)

@@ -505,6 +505,7 @@ static void garbage(void) {
         if (draw(r) % 4 == 0) opt.reading.o_direct = (int32_t)odd(r);
         if (draw(r) % 4 == 0) opt.memory.kind = (int32_t)odd(r);
         if (draw(r) % 4 == 0) opt.arrays.copy = (int32_t)odd(r);
+        if (draw(r) % 4 == 0) opt.views = (int32_t)odd(r);
         opt.memory.limit = draw(r) % 3 ? 200u << 20 : odd(r) % (200u << 20);
         if (draw(r) % 3 == 0) opt.reading.max_sample_bytes = odd(r);
         if (draw(r) % 3 == 0) opt.faults.timeout_ms = (int64_t)odd(r);

@@ -86,6 +86,7 @@ static void draw_way(chaos_run *run, const chaos_case *c, uint64_t *rng) {
     opt->reading.threads = threads[chaos_draw(rng, 4)];
     opt->reading.o_direct = chaos_draw(rng, 4) == 0;
     opt->lookahead = (int32_t)chaos_draw(rng, 2);
+    opt->views = (int32_t)chaos_draw(rng, 2);
     opt->memory.share = (int32_t)chaos_draw(rng, 2);
     opt->local_ranks = chaos_draw(rng, 2) ? opt->ranks : 1;
     /* if a thread does not leave by then, it hangs */

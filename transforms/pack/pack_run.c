@@ -57,18 +57,14 @@ static void convert_slowly(const pack_pass *pass, const pixel_run *run) {
     }
 }
 
-/* Copies n bytes and prefetches as many of `next`. */
+#define NEXT_BYTES ((size_t)1024)
+
+/* Copies n bytes and prefetches the beginning of `next`; the processor's own prefetcher follows.
+ * One copy, because the C library's has the best width and order for the machine. */
 static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
-    const size_t step = 512;
-    size_t i = 0;
-    if (next != in) {
-        for (; i + step <= n; i += step) {
-            for (size_t line = 0; line < step; line += 64)
-                __builtin_prefetch(next + i + line, 0, 3);
-            memcpy(out + i, in + i, step);
-        }
-    }
-    memcpy(out + i, in + i, n - i);
+    for (size_t i = 0; next != in && i < iter__min_size(n, NEXT_BYTES); i += 64)
+        __builtin_prefetch(next + i, 0, 3);
+    memcpy(out, in, n);
 }
 
 /* Same layout on both sides. Inlined into convert_run(), which is not inlined itself, so that a row
