@@ -18,6 +18,10 @@
  *     numbers tokens FILE LENGTH BATCH ROUNDS
  *                                        windows of u16 tokens to i32, without a worker, against
  *                                        loops over a mapping and of pread
+ *     numbers rows load|view|loop BYTES N BATCH full|none read|free
+ *                                        serves rows of an array as they are: NDArrayIter without
+ *                                        and with views, or one memcpy() a row; read = the consumer
+ *                                        reads a byte of each cache line
  *     numbers mix-even DRAWS             how even the draws of a mix are, and what they cost
  *     numbers mix-sources FOLDER N       threads, files, memory and restores of a mix of N files
  *     numbers opening ROUNDS DATA ...    opens each in turns, after once unmeasured
@@ -40,6 +44,7 @@
 #include "bench/studies/cold.h"
 #include "bench/studies/mix_draws.h"
 #include "bench/studies/records.h"
+#include "bench/studies/row_copies.h"
 #include "bench/studies/token_windows.h"
 
 #define BATCH 64
@@ -413,6 +418,26 @@ static int cmd_opening(uint32_t rounds, char **specs, uint32_t n) {
     return 0;
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef struct served_rows {
+    row_copies *rows;
+    bool loops, touches;
+} served_rows;
+
+static uint64_t run_rows(void *user, uint64_t n) {
+    const served_rows *served = user;
+    return (served->loops ? row_copies_loop : row_copies_load)(served->rows, n, served->touches);
+}
+
+static int cmd_rows(char **argv) {
+    const bool loops = strcmp(argv[0], "loop") == 0, views = strcmp(argv[0], "view") == 0;
+    served_rows served = {.loops = loops, .touches = strcmp(argv[5], "read") == 0};
+    served.rows = row_copies_open(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10),
+                                  (uint32_t)atoi(argv[3]), strcmp(argv[4], "full") == 0, views);
+    return serve(run_rows, &served);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 2 ? argv[1] : "";
     if (strcmp(what, "own") == 0 && argc == 5) return cmd_own(atoi(argv[2]), argv[3], argv[4]);
@@ -431,6 +456,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "tokens") == 0 && argc == 6)
         return tokens_warm(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
                            (uint32_t)atoi(argv[5]));
+    if (strcmp(what, "rows") == 0 && argc == 8) return cmd_rows(argv + 2);
     if (strcmp(what, "mix-even") == 0 && argc == 3) return mix_even(strtoull(argv[2], NULL, 10));
     if (strcmp(what, "mix-sources") == 0 && argc == 4)
         return mix_sources(argv[2], (uint32_t)atoi(argv[3]));
@@ -439,7 +465,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
                     "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
                     "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | tokens FILE "
-                    "LENGTH BATCH ROUNDS | mix-even DRAWS | mix-sources FOLDER N | "
+                    "LENGTH BATCH ROUNDS | rows load|view|loop BYTES N BATCH full|none "
+                    "read|free | mix-even DRAWS | mix-sources FOLDER N | "
                     "opening ROUNDS DATA ...\n");
     return 2;
 }
