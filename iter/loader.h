@@ -269,9 +269,9 @@ typedef struct iter_loader_options {
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
      * core that affinity and control groups leave to the process. If that is all of the machine's
-     * cores, and several ranks run there, a rank takes its share of them. None where threads only
-     * cost: in storage order, if batches are views; on one core, if rows lie in memory and each
-     * needs one pass at most. */
+     * cores, and several ranks run there, a rank takes its share of them. None where
+     * handing a batch over costs as much as making it: in storage order, if batches are views; on
+     * one core, if rows are copied from memory. */
     int32_t workers;
     /* The most batches made ahead. 0 = as many batches as hold two chunks of work for each worker;
      * fewer if memory is short, but at least 2 batches. */

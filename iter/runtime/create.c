@@ -400,32 +400,19 @@ static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_er
     return iter__plan_note(&loader->plan, text, err);
 }
 
-/* Whether all rows lie in memory and one pass at most is made over each. */
-static bool is_one_pass(const iter_loader *loader) {
-    const iter__plan *plan = &loader->plan;
-    if (loader->device.handle || loader->opt.collate) return false;
-    for (int32_t f = 0; f < plan->n_fields; f++) {
-        const iter__field_plan *field = &plan->fields[f];
-        if (field->lengths_of >= 0) continue;
-        if (field->from != ITER_ROW_RESIDENT || field->n_batch_steps || field->n_made > 1 ||
-            (field->n_made == 1 && !field->steps[0].pack))
-            return false;
-    }
-    return true;
-}
-
-/* ITER_WORKERS_AUTO is none where threads only cost: a view is made in half a microsecond, and on
- * one core a worker cannot work beside the caller. With one there, CIFAR-10 in memory has 0.81 of
- * the rate without, copied or normalised (bench/results/rows-2026-11-28/rows.md). */
+/* ITER_WORKERS_AUTO is none where a batch costs no more than its hand-over. A view is made in half
+ * a microsecond. A copy on one core: with a worker, CIFAR-10 in memory has 0.81 of the rate without
+ * (bench/results/rows-2026-11-28/rows.md), and if the consumer only waits for a GPU, the worker
+ * saves it no more than that. Rows that are converted cost several times as much. */
 static iter_status choose_workers(iter_loader *loader, iter_error *err) {
     const bool views = loader->loaded.views && loader->sampling.locality.in_order;
-    const bool one_core = loader->workers.n == 1 && is_one_pass(loader);
-    if (!loader->workers.is_auto || !(views || one_core)) return ITER_OK;
+    const bool copies = loader->workers.n == 1 && loader->loaded.all_stored && !loader->opt.collate;
+    if (!loader->workers.is_auto || !(views || copies)) return ITER_OK;
     loader->opt.workers = loader->workers.n = 0;
     return iter__plan_note(
         &loader->plan,
         views ? "workers: none, because batches are views\n"
-              : "workers: none, because rows lie in memory and there is one core\n",
+              : "workers: none, because rows are only copied and there is one core\n",
         err);
 }
 

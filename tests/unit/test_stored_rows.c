@@ -321,7 +321,8 @@ Test(stored_rows, auto_needs_no_worker) {
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     cr_assert_eq(sched_setaffinity(0, sizeof(one), &one), 0);
-    check_workers(&s, &opt, "cast:f64", "there is one core");
+    check_workers(&s, &opt, NULL, "there is one core");
+    check_workers(&s, &opt, "cast:f64", NULL);
     opt.collate = collate; /* it may cost more than the rows */
     check_workers(&s, &opt, NULL, NULL);
     opt.collate = NULL, opt.workers = 1;
