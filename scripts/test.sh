@@ -62,7 +62,7 @@ python_venv() {
 }
 
 # These take minutes, and do not depend on the compiler or the optional parts. They run only with gcc and under AddressSanitizer.
-long='unit\.test_device_(rows|faults)$'
+long='(unit\.test_device_(rows|faults)|backend\.backend_cuda_(trainer|ranks|layers))$'
 
 mkdir -p build
 [ $# -gt 0 ] || set -- dev clang tsan asan fuzz minimal
