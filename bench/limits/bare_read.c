@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/common/bench_util.h"
+
 #ifdef ITER_HAVE_URING
 #include <liburing.h>
 #endif
@@ -257,7 +259,7 @@ static iter_status run(loop *l, bool open_all) {
     memset(l->result, 0, sizeof *l->result);
     l->depth = l->options->depth != 0 ? l->options->depth : DEFAULT_DEPTH;
     l->buffer_bytes = (l->buffer_bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
-    l->buffers = aligned_alloc(BLOCK_ALIGN, l->depth * l->buffer_bytes);
+    l->buffers = bench_map(l->depth * l->buffer_bytes); /* huge pages, as the loader has */
     l->file_bytes = calloc(l->n_paths + 1, sizeof *l->file_bytes);
     l->fds = open_all ? malloc((l->n_paths + 1) * sizeof *l->fds) : NULL;
     iter_status status = ITER_OK;
@@ -276,7 +278,7 @@ static iter_status run(loop *l, bool open_all) {
     }
     free(l->fds);
     free(l->file_bytes);
-    free(l->buffers);
+    bench_unmap(l->buffers, l->depth * l->buffer_bytes);
     return status;
 }
 

@@ -6,17 +6,34 @@
 RECORDS must come from `numbers records-make`. Each round has one epoch of a loader (`numbers cold`, one worker, O_DIRECT, each
 record once), the bare ring of the same program, and fio's io_uring, also with O_DIRECT, over the whole file: each block once in
 random order. A block is the record rounded up to whole blocks of 4 KiB, so fio reads no more than the loader does. fio runs in
-turn as it is, and with registered files and buffers. The page cache is dropped before each run (posix_fadvise; fio:
+turn as it is, with registered files and buffers, and, as root, also with buffers on huge pages, as the loader's are (by
+/sys/kernel/mm/transparent_hugepage/enabled), and requests submitted in batches. The page cache is dropped before each run (posix_fadvise; fio:
 --invalidate=1). Ratios are of records/s to reads/s, per round; the interval is that of the median, by order statistics. The
 order changes from round to round, because earlier reads may be cached by the machine's host.
 """
 import json
 import math
+import os
 import random
 import re
 import subprocess
 import sys
 import statistics
+
+
+HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+
+def on_huge_pages(run):
+    """Runs it while all large allocations get huge pages."""
+    was = re.search(r"\[(\w+)\]", open(HUGE).read()).group(1)
+    try:
+        with open(HUGE, "w") as file:
+            file.write("always")
+        return run()
+    finally:
+        with open(HUGE, "w") as file:
+            file.write(was)
 
 
 def fio(path, block, depth, more):
@@ -49,13 +66,19 @@ def main():
     record = (32 + height * width * channels + 3) // 4 * 4
     block = -(-record // 4096) * 4096
     ways = {"fio": [], "fio, registered": ["--registerfiles=1", "--fixedbufs=1"]}
+    if os.access(HUGE, os.W_OK):
+        ways["fio, registered, huge pages, batches"] = [*ways["fio, registered"], "--iodepth_batch_submit=32",
+                                                        "--iodepth_batch_complete_min=1", "--iodepth_batch_complete_max=32"]
     ratios = {name: [] for name in [*ways, "bare ring"]}
     order = [None, *ways]
     draw = random.Random(1)
     for _ in range(int(rounds)):
         draw.shuffle(order)
-        reads = {name: fio(path, block, depth, ways[name]) if name else loader(numbers, path, pixels, depth)
-                 for name in order}
+        reads = {}
+        for name in order:
+            def run(name=name):
+                return fio(path, block, depth, ways[name]) if name else loader(numbers, path, pixels, depth)
+            reads[name] = on_huge_pages(run) if name and "huge" in name else run()
         rate, megabytes, bare = reads.pop(None)
         line = f"loader {rate:.0f} records/s ({megabytes:.0f} MB/s), bare ring {bare:.0f}"
         ratios["bare ring"].append(rate / bare)
