@@ -269,7 +269,7 @@ typedef struct iter_loader_options {
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
      * core that affinity and control groups leave to the process. If that is all of the machine's
-     * cores, and several ranks run there, a rank takes its share of them. None where
+     * cores, and several ranks run there, a rank takes its share of them. AUTO is none where
      * handing a batch over costs as much as making it: in storage order, if batches are views; on
      * one core, if rows are copied from memory. */
     int32_t workers;

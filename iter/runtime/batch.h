@@ -11,8 +11,8 @@
  *
  * A dropped batch that is OPEN becomes FREE when the last of its chunks is DONE. A slot also goes
  * from OPENING to FREE if the epoch has no more batches, and from READY to FREE if its batch
- * failed. A batch without rows, a view, or a
- * batch whose opening failed goes from OPENING to READY.
+ * failed. A batch without rows, a view, or a batch whose opening failed goes from OPENING to
+ * READY.
  *
  * A chunk is a run of rows that one thread makes. Its state is an atomic:
  *
