@@ -52,8 +52,8 @@ typedef struct engine_gradient {
  * are inside the classes, ids inside the embedding. If labels or ids are on a device, the backend
  * checks them. Borrowed for the call. If there is a source, the tensors are those on the device. */
 typedef struct engine_batch {
-    /* [n_rows, ...] or [T, n_rows]; f32, f64 or u8; ids are i32 or i64. Dense unless the strides
-     * say otherwise. */
+    /* [n_rows, ...] or [T, n_rows]; f32, f16, bf16, f64 or u8; ids are i32 or i64. Dense unless the
+     * strides say otherwise. */
     const iter_tensor *data;
     /* [n_rows], i32, i64 or u8 (classes); [n_rows, T] i32 or i64 (targets, or ENGINE_NO_TARGET);
      * [n_rows] or [n_rows, F] f32 or f64 (values). If there is a source, `data` may be NULL: all

@@ -351,9 +351,10 @@ static iter_status plan_input(engine_net *net, iter_error *err) {
     engine_shape *in = &net->input;
     char text[SHAPE_TEXT];
     *in = (engine_shape){.ids = is_ids(dtype)};
-    if (!in->ids && dtype != ITER_F32 && dtype != ITER_F64 && dtype != ITER_U8)
+    if (!in->ids && dtype != ITER_F32 && dtype != ITER_F16 && dtype != ITER_BF16 &&
+        dtype != ITER_F64 && dtype != ITER_U8)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "data: expects f32, f64, u8, or i32 or i64 for token ids; "
+                                 "data: expects f32, f16, bf16, f64, u8, or i32 or i64 for ids; "
                                  "got %s (the chain's to:f32 converts)",
                                  iter_desc_text(data, text, sizeof(text)));
     if (strcmp(data->layout, "NCHW") == 0 && !in->ids)

@@ -10,6 +10,7 @@
 
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/cpu_parallel.h"
+#include "engine/narrow_floats.h"
 
 /* Floats from one index to the next, for rows and for the dims of a row. Missing dims are 1; the
  * dims of a sequence are 1, T, F. */
@@ -24,6 +25,8 @@ typedef struct copy {
 static float value_at(const iter_tensor *data, int64_t at) {
     switch (data->desc.dtype) {
     case ITER_U8: return ((const uint8_t *)data->data)[at];
+    case ITER_F16: return engine_from_f16(((const uint16_t *)data->data)[at]);
+    case ITER_BF16: return engine_from_bf16(((const uint16_t *)data->data)[at]);
     case ITER_F64: return (float)((const double *)data->data)[at];
     default: return ((const float *)data->data)[at];
     }

@@ -13,6 +13,8 @@
 static engine_source source_of(iter_dtype dtype) {
     switch (dtype) {
     case ITER_F32: return ENGINE_FROM_F32;
+    case ITER_F16: return ENGINE_FROM_F16;
+    case ITER_BF16: return ENGINE_FROM_BF16;
     case ITER_F64: return ENGINE_FROM_F64;
     case ITER_U8: return ENGINE_FROM_U8;
     case ITER_I32: return ENGINE_FROM_I32;
@@ -40,8 +42,9 @@ cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *vi
 /* True if the data already has the layout of place 0. */
 static bool is_ready(const cuda_plan *plan, const cuda_input *input, const cuda_numbers_at *end) {
     const cuda_place *place = &plan->places[0];
-    bool same = end->source == ENGINE_FROM_F32 && !plan->numbers.half && !plan->copies_data &&
-                input->n_rows == plan->net->batch && input->data % 16 == 0 &&
+    const engine_source own = plan->numbers.half ? ENGINE_FROM_F16 : ENGINE_FROM_F32;
+    bool same = end->source == own && !plan->copies_data && input->n_rows == plan->net->batch &&
+                input->data % 16 == 0 &&
                 place->n_elements == plan->net->batch * iter__shape_elements(&place->shape);
     same = same && (end->row_stride == place->row_stride || plan->net->batch == 1);
     for (int i = 0; i < 3; i++)

@@ -28,6 +28,9 @@
 DEVICE float half_get(const uint16_t *at) {
     return __half2float(__ushort_as_half(*at));
 }
+DEVICE float bf16_get(const uint16_t *at) {
+    return __uint_as_float((unsigned)*at << 16);
+}
 DEVICE void half_put(uint16_t *at, float value) {
     *at = __half_as_ushort(__float2half_rn(value));
 }
@@ -112,6 +115,7 @@ DEVICE void put_lanes(engine_address base, int64_t i, const float value[], int h
 DEVICE double number_at(engine_address base, int64_t i, int source) {
     switch (source) {
     case ENGINE_FROM_F16: return (double)half_get(AT(const uint16_t, base) + i);
+    case ENGINE_FROM_BF16: return (double)bf16_get(AT(const uint16_t, base) + i);
     case ENGINE_FROM_F64: return AT(const double, base)[i];
     case ENGINE_FROM_U8: return (double)AT(const uint8_t, base)[i];
     case ENGINE_FROM_I32: return (double)AT(const int32_t, base)[i];

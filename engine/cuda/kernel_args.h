@@ -67,7 +67,8 @@ typedef enum engine_source {
     ENGINE_FROM_F64,
     ENGINE_FROM_U8,
     ENGINE_FROM_I32,
-    ENGINE_FROM_I64
+    ENGINE_FROM_I64,
+    ENGINE_FROM_BF16
 } engine_source;
 
 typedef struct engine_copy_args {

@@ -15,6 +15,7 @@
 
 #include "engine/engine_error.h"
 #include "engine/engine_memory.h"
+#include "engine/narrow_floats.h"
 #include "engine/reference/reference_gru.h"
 #include "engine/reference/reference_images.h"
 #include "engine/reference/reference_layers.h"
@@ -48,6 +49,8 @@ static double load_number(const iter_tensor *tensor, int64_t at) {
     case ITER_U8: return ((const uint8_t *)tensor->data)[at];
     case ITER_I32: return ((const int32_t *)tensor->data)[at];
     case ITER_I64: return (double)((const int64_t *)tensor->data)[at];
+    case ITER_F16: return (double)engine_from_f16(((const uint16_t *)tensor->data)[at]);
+    case ITER_BF16: return (double)engine_from_bf16(((const uint16_t *)tensor->data)[at]);
     case ITER_F32: return (double)((const float *)tensor->data)[at];
     default: return ((const double *)tensor->data)[at];
     }

@@ -315,10 +315,12 @@ static void test_differences(const layer_spec *spec) {
 /* ---- Forms of a batch ------------------------------------------------------------------------ */
 
 static void test_forms(const layer_case *test, const layer_result *want) {
-    const iter_dtype numbers[] = {ITER_F32, ITER_F64, ITER_U8}, ids[] = {ITER_I32, ITER_I64};
+    /* bytes fit into all of them */
+    const iter_dtype numbers[] = {ITER_F32, ITER_F64, ITER_U8, ITER_F16, ITER_BF16},
+                     ids[] = {ITER_I32, ITER_I64};
     const iter_dtype values[] = {ITER_F32, ITER_F64};
     const iter_dtype classes[] = {ITER_I32, ITER_I64, ITER_U8};
-    const int n_data = test->spec.n_ids ? 2 : test->spec.bytes ? 3 : 2;
+    const int n_data = test->spec.n_ids ? 2 : test->spec.bytes ? 5 : 2;
     for (int i = 0; i < n_data * 4; i++) {
         const layer_form form = {.data = test->spec.n_ids ? ids[i / 4] : numbers[i / 4],
                                  .label = test->classes ? classes[i % 3] : values[i % 2],
@@ -379,6 +381,17 @@ static void check_cpu(const layer_case *test, const layer_result *want,
     layer_result_free(&got);
 }
 
+/* Data of 16 bits, against what the reference makes of the same rounded numbers. */
+static void test_cpu_narrow(const layer_case *test, const engine_backend_ops *cpu) {
+    const layer_form forms[] = {{.data = ITER_F16}, {.data = ITER_BF16, .other_layout = true}};
+    for (int i = 0; i < 2 && !test->spec.n_ids; i++) {
+        layer_result want;
+        if (!EXPECT(layer_result_make(&want, test, &forms[i], &iter__backend_reference, 1))) return;
+        check_cpu(test, &want, cpu, &forms[i], 2);
+        layer_result_free(&want);
+    }
+}
+
 /* Small cases run every combination; large ones each level once and, at the best level, the
  * layouts. */
 static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool all) {
@@ -405,6 +418,7 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
         check_cpu(&test, &want, cpu, &wide, 2);
     }
     unsetenv("ITER_CPU");
+    if (all) test_cpu_narrow(&test, cpu);
     layer_result_free(&want);
     layer_case_free(&test);
 }
@@ -446,6 +460,23 @@ static void check_cuda(const layer_case *test, const layer_result *want,
     layer_result_free(&got);
 }
 
+/* f16 data of an f16 net are read where they lie. */
+static void test_cuda_narrow(const layer_case *test, const engine_backend_ops *cuda) {
+    const layer_form forms[] = {
+        {.data = ITER_F16, .precision = ITER_PRECISION_F16},
+        {.data = ITER_F16, .precision = ITER_PRECISION_F16, .other_layout = true},
+        {.data = ITER_F16, .strided = true},
+        {.data = ITER_BF16, .other_layout = true},
+        {.data = ITER_BF16, .precision = ITER_PRECISION_F16},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]) && !test->spec.n_ids; i++) {
+        layer_result want;
+        if (!EXPECT(layer_result_make(&want, test, &forms[i], &iter__backend_reference, 1))) return;
+        check_cuda(test, &want, cuda, &forms[i]);
+        layer_result_free(&want);
+    }
+}
+
 static void test_cuda(const layer_spec *spec, const engine_backend_ops *cuda, bool all) {
     layer_case test;
     layer_result want;
@@ -469,6 +500,7 @@ static void test_cuda(const layer_spec *spec, const engine_backend_ops *cuda, bo
     check_cuda(&test, &want, cuda, &plain_form);
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
         if (all || forms[i].other_layout) check_cuda(&test, &want, cuda, &forms[i]);
+    if (all) test_cuda_narrow(&test, cuda);
     layer_result_free(&want);
     layer_case_free(&test);
 }

@@ -38,6 +38,10 @@ static inline float half_get(const uint16_t *at) {
     return f32_from_f16(*at);
 }
 
+static inline float bf16_get(const uint16_t *at) {
+    return f32_from_bits((uint32_t)*at << 16);
+}
+
 static inline void half_put(uint16_t *at, float value) {
     *at = f16_from_f32(value);
 }

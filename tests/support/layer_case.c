@@ -10,6 +10,7 @@
 
 #include "tests/fake/fake_cuda.h"
 #include "tests/fake/fake_library.h"
+#include "transforms/pack/half.h"
 
 #define SEED 7
 
@@ -241,6 +242,8 @@ static void store_number(const iter_tensor *tensor, int64_t at, double value) {
     case ITER_U8: ((uint8_t *)tensor->data)[at] = (uint8_t)value; break;
     case ITER_I32: ((int32_t *)tensor->data)[at] = (int32_t)value; break;
     case ITER_I64: ((int64_t *)tensor->data)[at] = (int64_t)value; break;
+    case ITER_F16: ((uint16_t *)tensor->data)[at] = f16_from_f32((float)value); break;
+    case ITER_BF16: ((uint16_t *)tensor->data)[at] = bf16_from_f32((float)value); break;
     case ITER_F32: ((float *)tensor->data)[at] = (float)value; break;
     case ITER_F64: ((double *)tensor->data)[at] = value; break;
     default: abort();
