@@ -54,7 +54,7 @@ typedef struct iter__opening {
     bool epoch_begun; /* as in iter__opener: in and out */
     bool ends;        /* the epoch has no more batches */
     iter__span span;
-    int64_t opened_ns; /* when that ended */
+    int64_t opened_ns; /* when the open step ended */
 } iter__opening;
 
 /* What an order needs of a saved position. */
