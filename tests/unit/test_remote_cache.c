@@ -103,15 +103,21 @@ Test(remote_cache, keeps) {
     iter__cache_close(cache);
 }
 
-/* Drops a file from the page cache. False = this file system keeps it. */
+/* Drops a file from the page cache. False = this file system keeps it. The kernel passes over a page
+ * that it uses at this moment, so several tries are made. */
 static bool make_cold(const char *path) {
+    const struct timespec pause = {.tv_nsec = 20000000};
     uint8_t byte;
     struct iovec part = {&byte, 1};
+    bool cold = false;
     const int fd = open(path, O_RDONLY);
     cr_assert_geq(fd, 0);
-    cr_assert_eq(fsync(fd), 0);
-    cr_assert_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    const bool cold = preadv2(fd, &part, 1, 0, RWF_NOWAIT) < 0 && errno == EAGAIN;
+    for (int i = 0; i < 50 && !cold; i++) {
+        if (i > 0) nanosleep(&pause, NULL);
+        cr_assert_eq(fsync(fd), 0);
+        cr_assert_eq(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+        cold = preadv2(fd, &part, 1, 0, RWF_NOWAIT) < 0 && errno == EAGAIN;
+    }
     close(fd);
     return cold;
 }
@@ -141,7 +147,7 @@ Test(remote_cache, cold) {
     cr_assert_eq(pwrite(fd, "?", 1, HEAD + 200000), 1);
     close(fd);
     iter__cache_close(cache);
-    cr_assert(make_cold(path));
+    if (!make_cold(path)) cr_skip_test("/tmp keeps files in the page cache");
     cache = open_cache((uint64_t)64 << 20);
     cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, false), ITER_CACHE_COLD);
     cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, true), ITER_CACHE_NONE);
