@@ -57,10 +57,12 @@ typedef enum iter_interpolation {
     ITER_INTERPOLATION_NEAREST = 3  /* the pixel that holds its centre; between two, the second */
 } iter_interpolation;
 
-/** At which size the decoder returns a JPEG that is made smaller afterwards. */
+/** At which size the decoder returns a JPEG that is made smaller afterwards. Smaller ones decode
+ * faster, and have other pixels. */
 typedef enum iter_jpeg_scale {
     ITER_JPEG_EXACT = 0, /* full size */
-    ITER_JPEG_FAST = 1   /* 1/2, 1/4 or 1/8 of it, if that is not smaller than the result */
+    ITER_JPEG_FAST = 1,  /* 1/2, 1/4 or 1/8 of it, if that is not smaller than the result */
+    ITER_JPEG_AUTO = 2   /* the same, if each side is at least twice the result's */
 } iter_jpeg_scale;
 
 /**
@@ -78,13 +80,13 @@ typedef struct iter_resize_options {
     int64_t height, width; /* used if size is 0 */
     int32_t interpolation; /* iter_interpolation: bilinear, bicubic, area, nearest */
     bool antialias;        /* of bilinear; with bicubic it must be true */
-    int32_t jpeg_scale;    /* iter_jpeg_scale: exact, fast */
+    int32_t jpeg_scale;    /* iter_jpeg_scale: exact, fast, auto */
 } iter_resize_options;
 #define ITER_RESIZE_OPTIONS_INIT \
     { 0, 0, 0, ITER_INTERPOLATION_BILINEAR, true, ITER_JPEG_EXACT }
 
 /** resize-short: the short side becomes `size`, the long one floor(size * long / short). Otherwise
- * as resize. With jpeg-scale=fast the long side may differ by one. */
+ * as resize. Unless jpeg-scale is exact, the long side may differ by one. */
 typedef struct iter_resize_short_options {
     int64_t size;          /* (1) at least 1 */
     int32_t interpolation; /* iter_interpolation */
@@ -346,8 +348,8 @@ typedef enum iter_boxes_keep {
  * Columns `column` to `column` + 3 are xmin, ymin, xmax, ymax; the others stay. Boxes are cut off
  * at the image's edges; those that are not kept, or have no area, are left out, and the others move
  * up. A row of any number of objects then has fewer; in one of a fixed number, the places at the
- * end become `fill`. `keep` as MXNet's crop_emit_mode. With jpeg-scale=fast a box may be off by as
- * much as the decoder's rounding of sizes, a pixel.
+ * end become `fill`. `keep` as MXNet's crop_emit_mode. Unless jpeg-scale is exact, a box may be off
+ * by as much as the decoder's rounding of sizes, a pixel.
  */
 typedef struct iter_boxes_options {
     int32_t keep;   /* (1) iter_boxes_keep: center, overlap */

@@ -15,6 +15,7 @@
 #include "transforms/stages.h"
 
 #define CROP_TRIES 10
+#define AUTO_TIMES 2
 
 /* ---- What the three share -------------------------------------------------------------------- */
 
@@ -90,15 +91,25 @@ static int64_t resize_take_rows(void *state, const uint8_t *const *rows, int32_t
     return iter__resample_rows(s->run, rows, n);
 }
 
+/* Lets the decoder make the part smaller, but not smaller than the result; AUTO leaves at least a
+ * halving to the filter. */
+static void wish_scale(iter_image_wish *wish, int32_t jpeg_scale, int64_t height, int64_t width) {
+    if (jpeg_scale == ITER_JPEG_EXACT) return;
+    const int64_t times = jpeg_scale == ITER_JPEG_AUTO ? AUTO_TIMES : 1;
+    wish->min_height = times * height;
+    wish->min_width = times * width;
+}
+
 /* The options that all three have. */
-#define RESIZE_ROWS(type)                                                                       \
-    ITER_ROW_CHOICE("interpolation", "how pixels are computed", type, interpolation,            \
-                    "bilinear|bicubic|area|nearest"),                                           \
-        ITER_ROW_BOOL("antialias",                                                              \
-                      "bilinear: use all pixels that fall into one, not the nearest two", type, \
-                      antialias),                                                               \
-        ITER_ROW_CHOICE("jpeg-scale", "fast: the decoder may make JPEGs smaller itself", type,  \
-                        jpeg_scale, "exact|fast")
+#define RESIZE_ROWS(type)                                                                          \
+    ITER_ROW_CHOICE("interpolation", "how pixels are computed", type, interpolation,               \
+                    "bilinear|bicubic|area|nearest"),                                              \
+        ITER_ROW_BOOL("antialias",                                                                 \
+                      "bilinear: use all pixels that fall into one, not the nearest two", type,    \
+                      antialias),                                                                  \
+        ITER_ROW_CHOICE("jpeg-scale",                                                              \
+                        "fast: the decoder may make JPEGs smaller itself; auto: large ones", type, \
+                        jpeg_scale, "exact|fast|auto")
 
 /* ---- resize ---------------------------------------------------------------------------------- */
 
@@ -124,9 +135,8 @@ static void resize_wish(const void *options, const iter_desc *in, iter_rng *rng,
     const iter_resize_options *o = options;
     (void)rng;
     *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
-    if (o->jpeg_scale != ITER_JPEG_FAST) return;
-    out->min_height = o->size > 0 ? o->size : o->height;
-    out->min_width = o->size > 0 ? o->size : o->width;
+    wish_scale(out, o->jpeg_scale, o->size > 0 ? o->size : o->height,
+               o->size > 0 ? o->size : o->width);
 }
 
 static const iter_option resize_rows[] = {
@@ -180,10 +190,8 @@ static void resize_short_wish(const void *options, const iter_desc *in, iter_rng
     int64_t side[2];
     (void)rng;
     *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
-    if (o->jpeg_scale != ITER_JPEG_FAST) return;
     short_sides(o->size, in->dims[0], in->dims[1], side);
-    out->min_height = side[0];
-    out->min_width = side[1];
+    wish_scale(out, o->jpeg_scale, side[0], side[1]);
 }
 
 static const iter_option resize_short_rows[] = {
@@ -259,9 +267,8 @@ static void random_resized_crop_wish(const void *options, const iter_desc *in, i
                                      iter_image_wish *out) {
     const iter_random_resized_crop_options *o = options;
     *out = (iter_image_wish){.part = draw_window(o, in->dims[0], in->dims[1], rng)};
-    if (o->jpeg_scale != ITER_JPEG_FAST) return;
-    out->min_height = o->size > 0 ? o->size : o->height;
-    out->min_width = o->size > 0 ? o->size : o->width;
+    wish_scale(out, o->jpeg_scale, o->size > 0 ? o->size : o->height,
+               o->size > 0 ? o->size : o->width);
 }
 
 static const iter_option random_resized_crop_rows[] = {

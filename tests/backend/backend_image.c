@@ -433,6 +433,10 @@ static void test_random_resized_crop(void) {
     EXPECT(wish.part.x == 0 && wish.part.width == 30 && wish.part.y == 130 &&
            wish.part.height == 40);
     iter_chain_unref(chain);
+    chain = one_stage("random-resized-crop:height=16,width=20,jpeg-scale=auto", &stage);
+    stage->ops->wish(stage->options, &desc, &rng, &wish);
+    EXPECT(wish.min_height == 32 && wish.min_width == 40);
+    iter_chain_unref(chain);
 
     /* The result is the window, resized. */
     for (uint64_t position = 0; position < 6; position++) {
