@@ -25,6 +25,9 @@
  *     numbers mix-even DRAWS             how even the draws of a mix are, and what they cost
  *     numbers mix-sources FOLDER N       threads, files, memory and restores of a mix of N files
  *     numbers opening ROUNDS DATA ...    opens each in turns, after once unmeasured
+ *     numbers chains DATA CHAIN DATA CHAIN PAIRS
+ *                                        one loader against another, without workers: the same
+ *                                        samples, in slices of 4 batches
  *
  * Pairs alternate. Each line is one pair, the last one the median ratio.
  */
@@ -438,6 +441,51 @@ static int cmd_rows(char **argv) {
     return serve(run_rows, &served);
 }
 
+/* ---- chains ---------------------------------------------------------------------------------- */
+
+static iter_loader *open_loader(const char *spec, const char *text) {
+    iter_error err;
+    iter_loader *loader;
+    iter_dataset *data = open_data(spec);
+    iter_chain *chain = open_chain(text);
+    iter_loader_options options = ITER_LOADER_OPTIONS_INIT;
+    options.batch_size = BATCH;
+    options.workers = 0;
+    options.seed = 1;
+    if (iter_dataloader_create(data, chain, &options, &loader, &err) < 0) die(spec, &err);
+    iter_dataset_unref(data);
+    iter_chain_unref(chain);
+    return loader;
+}
+
+static int cmd_chains(char **argv, uint32_t pairs) {
+    static double ratios[256];
+    iter_loader *loaders[2] = {open_loader(argv[0], argv[1]), open_loader(argv[2], argv[3])};
+    double all[2] = {0};
+    uint64_t samples = 0;
+    if (pairs > 256) return 2;
+    for (uint32_t p = 0; p <= pairs; p++) { /* the first one is not measured */
+        double seconds[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t k = (i + p) % 2;
+            const double start = bench_now();
+            const uint64_t n = run_loader(loaders[k], 4);
+            seconds[k] = (bench_now() - start) / (double)n;
+            if (p == 0) continue;
+            samples += n;
+            all[k] += seconds[k];
+        }
+        if (p > 0) ratios[p - 1] = seconds[0] / seconds[1];
+    }
+    const measure_interval median = measure_median(ratios, pairs);
+    printf("%.0f and %.0f samples/s; second / first %.2f [%.2f, %.2f] of %u pairs, %" PRIu64
+           " samples\n",
+           pairs / all[0], pairs / all[1], median.median, median.low, median.high, pairs, samples);
+    for (int i = 0; i < 2; i++)
+        iter_loader_unref(loaders[i]);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 2 ? argv[1] : "";
     if (strcmp(what, "own") == 0 && argc == 5) return cmd_own(atoi(argv[2]), argv[3], argv[4]);
@@ -462,11 +510,13 @@ int main(int argc, char **argv) {
         return mix_sources(argv[2], (uint32_t)atoi(argv[3]));
     if (strcmp(what, "opening") == 0 && argc > 3)
         return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
+    if (strcmp(what, "chains") == 0 && argc == 7)
+        return cmd_chains(argv + 2, (uint32_t)atoi(argv[6]));
     fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
                     "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
                     "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | tokens FILE "
                     "LENGTH BATCH ROUNDS | rows load|view|loop BYTES N BATCH full|none "
                     "read|free | mix-even DRAWS | mix-sources FOLDER N | "
-                    "opening ROUNDS DATA ...\n");
+                    "opening ROUNDS DATA ... | chains DATA CHAIN DATA CHAIN PAIRS\n");
     return 2;
 }

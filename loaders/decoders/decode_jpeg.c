@@ -4,6 +4,9 @@
  * conversion of columns outside, jpeg_skip_scanlines() those of rows above, and rows below are
  * never read.
  *
+ * If the file has restart markers, a smaller picture around the part is decoded instead
+ * (jpeg_segments.h), with the same bits.
+ *
  * A part has the same bits as a cut from the whole picture. Upsampling of chroma looks at
  * neighbouring pixels, and at the edge of a part they would be missing. So one more MCU is decoded
  * on each side and dropped. If scans of a progressive picture are missing, libjpeg smooths between
@@ -41,6 +44,7 @@
 
 #include "iter/core/arith.h"
 #include "loaders/decoders/jpeg_memory.h"
+#include "loaders/decoders/jpeg_segments.h"
 
 #define MARKER_EXIF       (JPEG_APP0 + 1)
 #define ROWS_AT_ONCE      4 /* the most that libjpeg makes at a time */
@@ -252,19 +256,23 @@ static void check_tables(jpeg_state *s) {
 
 /* ---- Header ---------------------------------------------------------------------------------- */
 
-static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
+static void read_tables(jpeg_state *s, const uint8_t *bytes, size_t size) {
     if (s->is_read) jpeg_abort_decompress(&s->jpeg);
     s->bytes = bytes;
     s->size = size;
     s->is_read = s->in_scans = s->ended = false;
     s->n_warnings = 0;
-    s->orientation = 0;
     s->text[0] = 0;
     forget_tables(s);
     s->source.next_input_byte = bytes;
     s->source.bytes_in_buffer = size;
     jpeg_read_header(&s->jpeg, TRUE);
     s->in_scans = true;
+}
+
+static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
+    s->orientation = 0;
+    read_tables(s, bytes, size);
     if (!s->options->orient || s->orientation == 0) s->orientation = 1;
     iter_error error;
     const iter_status status =
@@ -294,12 +302,12 @@ static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_
     return scale;
 }
 
-/* Scales [at, at + n) down, rounded, to no less than n / scale. `whole` is the length of the scaled
- * picture. */
+/* Scales [at, at + n) down, to no less than n / scale. Both ends are rounded, so that neither is
+ * more than half a scaled pixel off. `whole` is the length of the scaled picture. */
 static void scale_range(int64_t *at, int64_t *n, int64_t scale, int64_t whole) {
-    const int64_t length = iter__max_i64(*n / scale, 1);
-    *at = iter__max_i64(iter__min_i64((*at + scale / 2) / scale, whole - length), 0);
-    *n = iter__min_i64(length, whole);
+    const int64_t end = iter__min_i64((*at + *n + scale / 2) / scale, whole);
+    *at = iter__max_i64(iter__min_i64((*at + scale / 2) / scale, end - 1), 0);
+    *n = end - *at;
 }
 
 /* Whether scans of a progressive picture are missing: libjpeg would smooth it. */
@@ -324,11 +332,40 @@ static void crop_columns(j_decompress_ptr jpeg, stored_part *p) {
     p->n_x = n;
 }
 
+/* If the picture has restart markers, continues with a smaller one around the part. */
+static void use_segments(jpeg_state *s, iter_rect *part) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    const bool single = jpeg->num_components == 1;
+    iter_rect window;
+    if (jpeg->restart_interval == 0 || jpeg->progressive_mode || jpeg->arith_code ||
+        jpeg->comps_in_scan != jpeg->num_components || (single && jpeg->max_v_samp_factor != 1) ||
+        (single && jpeg->max_h_samp_factor != 1))
+        return;
+    const iter__jpeg_grid grid = {.height = jpeg->image_height,
+                                  .width = jpeg->image_width,
+                                  .mcu_height = (int64_t)DCTSIZE * jpeg->max_v_samp_factor,
+                                  .mcu_width = (int64_t)DCTSIZE * jpeg->max_h_samp_factor,
+                                  .interval = jpeg->restart_interval};
+    if (!iter__jpeg_window(&grid, part, &window)) return;
+    const uint8_t *bytes = s->bytes;
+    const size_t size = s->size;
+    jpeg_abort_decompress(jpeg);
+    s->is_read = false;
+    uint8_t *cut = jpeg->mem->alloc_large((j_common_ptr)jpeg, JPOOL_IMAGE, size + 2);
+    const size_t cut_bytes = iter__jpeg_cut(&grid, &window, bytes, size, cut);
+    if (cut_bytes > 0) {
+        part->y -= window.y;
+        part->x -= window.x;
+    }
+    read_tables(s, cut_bytes > 0 ? cut : bytes, cut_bytes > 0 ? cut_bytes : size);
+}
+
 static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) {
     j_decompress_ptr jpeg = &s->jpeg;
     const bool swaps = iter__orient_swaps(s->orientation);
     out->part =
         iter__orient_rect(s->orientation, &wish->part, jpeg->image_height, jpeg->image_width);
+    use_segments(s, &out->part);
     const int64_t scale = scale_for(&out->part, swaps ? wish->min_width : wish->min_height,
                                     swaps ? wish->min_height : wish->min_width);
     jpeg->scale_num = 1;

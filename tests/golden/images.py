@@ -65,9 +65,15 @@ for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
     jpeg("rgb" + subsampling.replace(":", ""), rgb, quality=85, subsampling=subsampling)
 jpeg("progressive", rgb, quality=80, subsampling="4:2:0", progressive=True)
 jpeg("restart", rgb, quality=80, subsampling="4:2:0", restart_marker_blocks=2)
+jpeg("restart1", rgb, quality=80, subsampling="4:2:0", restart_marker_blocks=1, gray=False)
+jpeg("restart3", rgb, quality=80, subsampling="4:2:0", restart_marker_blocks=3, gray=False)  # across rows
+jpeg("restart_row", rgb, quality=80, subsampling="4:2:2", restart_marker_rows=1, gray=False)
+jpeg("restart_rows", rgb, quality=80, subsampling="4:4:4", restart_marker_rows=2, gray=False)
 # arithmetic.jpg is `jpegtran -arithmetic rgb420.jpg`: other bytes, the same pixels
 jpeg("one", Image.frombytes("RGB", (1, 1), b"\x10\x80\xf0"), quality=90)
-jpeg("gray", Image.frombytes("L", (WIDTH, HEIGHT), picture(channels=1)), quality=90)
+gray = Image.frombytes("L", (WIDTH, HEIGHT), picture(channels=1))
+jpeg("gray", gray, quality=90)
+jpeg("restart_gray", gray, quality=80, restart_marker_rows=1, gray=False)
 jpeg("asrgb", rgb, quality=90, keep_rgb=True, gray=False)
 stream = io.BytesIO()
 Image.frombytes("CMYK", (WIDTH, HEIGHT), picture(channels=4)).save(stream, "JPEG", quality=90)

@@ -85,8 +85,10 @@ static void expect_kind(const char *name) {
 }
 
 Test(decode_jpeg, subsamplings_progressive_restarts) {
-    const char *const names[] = {"rgb444", "rgb422",      "rgb420",  "rgb440", "rgb411",
-                                 "gray",   "progressive", "restart", "one",    "asrgb"};
+    const char *const names[] = {"rgb444",       "rgb422",       "rgb420",     "rgb440",
+                                 "rgb411",       "gray",         "one",        "asrgb",
+                                 "restart",      "restart1",     "restart3",   "restart_row",
+                                 "restart_rows", "restart_gray", "progressive"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         expect_kind(names[i]);
 }

@@ -103,7 +103,7 @@ Test(remote_cache, keeps) {
     iter__cache_close(cache);
 }
 
-/* Drops a file from the page cache. False = this file system keeps it. The kernel passes over a page
+/* Drops a file from the page cache. False = this file system keeps it. The kernel passes over pages
  * that it uses at this moment, so several tries are made. */
 static bool make_cold(const char *path) {
     const struct timespec pause = {.tv_nsec = 20000000};

@@ -46,6 +46,8 @@ static const char help[] =
     "      --quality N                JPEG of this quality, 1 to 100 (default 95)\n"
     "      --encoding jpg|png|raw     format of the packed images (default jpg); raw = bare "
     "pixels, HWC\n"
+    "      --seekable                 JPEGs with restart markers: crops decode faster, pixels stay\n"
+    "      --progressive              with it, progressive ones, too, made sequential\n"
     "  iterpack verify FILE.rec ...   check every record's frame, and the index; status 1 = a "
     "fault\n"
     "      --decode                   and that every content is an image that decodes without "
@@ -75,7 +77,10 @@ static const char help[] =
     "are:\n"
     "the result has the bytes that MXNet's im2rec writes with --pass-through. With any of these "
     "options\n"
-    "images are decoded, turned upright as their EXIF says, and encoded again. MXNet reads both.\n";
+    "images are decoded, turned upright as their EXIF says, and encoded again. --seekable changes "
+    "only how\n"
+    "a JPEG's coefficients are coded, and checks that; what it cannot read stays as it is. MXNet "
+    "reads all.\n";
 /* clang-format on */
 
 #define LINE_MAX_BYTES 8192

@@ -4,6 +4,8 @@
  * JPEG as made by OpenCV's imencode(), which im2rec calls: baseline, colour at half the resolution
  * each way, the standard's Huffman tables, the exact integer DCT. PNG by libpng's simplified
  * interface.
+ *
+ * Blocks of coefficients are written with restart markers and Huffman tables made for them.
  */
 #include "tools/iterpack/pack_encode.h"
 
@@ -74,7 +76,7 @@ static void end(j_compress_ptr jpeg) {
     w->n = w->capacity - w->destination.free_in_buffer;
 }
 
-static bool write_jpeg(writer *w, const pack_pixels *pixels, int quality) {
+static bool write_pixels(writer *w, const pack_pixels *pixels, int quality) {
     const size_t row_bytes = (size_t)pixels->width * (size_t)pixels->channels;
     if (setjmp(w->fail)) return false;
     jpeg_create_compress(&w->jpeg);
@@ -96,6 +98,52 @@ static bool write_jpeg(writer *w, const pack_pixels *pixels, int quality) {
     return true;
 }
 
+/* Copies application segments and comments, except those that libjpeg has written itself. */
+static void write_markers(j_compress_ptr to, const struct jpeg_decompress_struct *from) {
+    for (jpeg_saved_marker_ptr m = from->marker_list; m; m = m->next) {
+        const bool is_jfif =
+            m->marker == JPEG_APP0 && m->data_length >= 5 && memcmp(m->data, "JFIF", 5) == 0;
+        const bool is_adobe =
+            m->marker == JPEG_APP0 + 14 && m->data_length >= 5 && memcmp(m->data, "Adobe", 5) == 0;
+        if ((is_jfif && to->write_JFIF_header) || (is_adobe && to->write_Adobe_marker)) continue;
+        jpeg_write_marker(to, m->marker, m->data, m->data_length);
+    }
+}
+
+static bool write_blocks(writer *w, struct jpeg_decompress_struct *from, jvirt_barray_ptr *blocks,
+                         unsigned interval) {
+    if (setjmp(w->fail)) return false;
+    jpeg_create_compress(&w->jpeg);
+    w->jpeg.dest = &w->destination;
+    jpeg_copy_critical_parameters(from, &w->jpeg);
+    w->jpeg.optimize_coding = TRUE;
+    w->jpeg.restart_interval = interval;
+    jpeg_write_coefficients(&w->jpeg, blocks);
+    write_markers(&w->jpeg, from);
+    jpeg_finish_compress(&w->jpeg);
+    return true;
+}
+
+static void open_writer(writer *w, uint8_t *bytes, size_t capacity) {
+    memset(w, 0, sizeof(*w));
+    w->bytes = bytes;
+    w->capacity = capacity;
+    w->jpeg.err = jpeg_std_error(&w->error);
+    w->jpeg.client_data = w;
+    w->error.error_exit = on_error;
+    w->error.output_message = on_output;
+    w->destination.init_destination = begin;
+    w->destination.empty_output_buffer = more_room;
+    w->destination.term_destination = end;
+}
+
+static void close_writer(writer *w, uint8_t **out, size_t *capacity, size_t *out_n) {
+    jpeg_destroy_compress(&w->jpeg);
+    *out = w->bytes;
+    *capacity = w->capacity;
+    *out_n = w->n;
+}
+
 bool pack_encode_has_jpeg(void) {
     return true;
 }
@@ -103,22 +151,19 @@ bool pack_encode_has_jpeg(void) {
 bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, size_t *capacity,
                       size_t *out_n, char *reason, size_t reason_capacity) {
     writer w;
-    memset(&w, 0, sizeof(w));
-    w.bytes = *out;
-    w.capacity = *capacity;
-    w.jpeg.err = jpeg_std_error(&w.error);
-    w.jpeg.client_data = &w;
-    w.error.error_exit = on_error;
-    w.error.output_message = on_output;
-    w.destination.init_destination = begin;
-    w.destination.empty_output_buffer = more_room;
-    w.destination.term_destination = end;
-    const bool good = write_jpeg(&w, pixels, quality);
-    jpeg_destroy_compress(&w.jpeg);
+    open_writer(&w, *out, *capacity);
+    const bool good = write_pixels(&w, pixels, quality);
     if (!good) snprintf(reason, reason_capacity, "cannot be encoded as JPEG: %s", w.text);
-    *out = w.bytes;
-    *capacity = w.capacity;
-    *out_n = w.n;
+    close_writer(&w, out, capacity, out_n);
+    return good;
+}
+
+bool pack_encode_blocks(struct jpeg_decompress_struct *from, struct jvirt_barray_control **blocks,
+                        unsigned interval, uint8_t **out, size_t *capacity, size_t *out_n) {
+    writer w;
+    open_writer(&w, *out, *capacity);
+    const bool good = write_blocks(&w, from, blocks, interval);
+    close_writer(&w, out, capacity, out_n);
     return good;
 }
 

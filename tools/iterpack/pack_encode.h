@@ -24,4 +24,11 @@ bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, siz
 bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity, size_t *out_n,
                      char *reason, size_t reason_capacity);
 
+struct jpeg_decompress_struct;
+struct jvirt_barray_control;
+/* The same for coefficients that `from` has read, with a restart marker after each `interval` MCUs.
+ * Only in a build with libjpeg-turbo. */
+bool pack_encode_blocks(struct jpeg_decompress_struct *from, struct jvirt_barray_control **blocks,
+                        unsigned interval, uint8_t **out, size_t *capacity, size_t *out_n);
+
 #endif

@@ -18,6 +18,7 @@
 #include <iter/transforms.h>
 
 #include "tools/iterpack/pack_encode.h"
+#include "tools/iterpack/pack_seekable.h"
 
 #define QUALITY 95 /* im2rec's default */
 #define ALIGN   64
@@ -31,6 +32,8 @@ struct pack_images {
     const iter_transform_ops *resizer; /* NULL = not resized */
     iter_resize_short_options resize;
     bool square, is_check; /* is_check: pixels are decoded and dropped */
+    bool as_they_are;      /* images are not decoded */
+    bool seekable, progressive;
     int encoding, quality, channels;
 };
 
@@ -44,21 +47,26 @@ struct pack_image {
     const pack_images *all;
     void *decoder, *resizer; /* their states */
     room decoded, resized, scratch;
-    uint8_t *encoded; /* from malloc() */
-    size_t encoded_capacity;
+    uint8_t *encoded, *seekable; /* from malloc() */
+    size_t encoded_capacity, seekable_capacity;
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-bool pack_image_wanted(const pack_image_options *o) {
+bool pack_image_is_made(const pack_image_options *o) {
     return o->resize || o->quality || o->center_crop || o->gray || o->encoding;
 }
 
+bool pack_image_wanted(const pack_image_options *o) {
+    return pack_image_is_made(o) || o->seekable || o->progressive;
+}
+
 char *pack_image_text(const pack_image_options *o) {
-    if (!pack_image_wanted(o)) return pack_text("as they are");
-    return pack_text("resize %" PRId64 " quality %" PRId64 " crop %d gray %d as %s", o->resize,
+    const char *seekable = !o->seekable ? "" : o->progressive ? ", seekable, all" : ", seekable";
+    if (!pack_image_is_made(o)) return pack_text("as they are%s", seekable);
+    return pack_text("resize %" PRId64 " quality %" PRId64 " crop %d gray %d as %s%s", o->resize,
                      o->quality ? o->quality : QUALITY, o->center_crop, o->gray,
-                     o->encoding ? o->encoding : "jpg");
+                     o->encoding ? o->encoding : "jpg", seekable);
 }
 
 static int read_encoding(const pack_image_options *o, int *out) {
@@ -72,10 +80,14 @@ static int read_encoding(const pack_image_options *o, int *out) {
     } else if (strcmp(name, "jpg") != 0) {
         return pack_usage("--encoding %s: jpg, png or raw is needed", o->encoding);
     }
+    if (o->seekable && !pack_encode_has_jpeg())
+        return pack_usage("--seekable: this build has no libjpeg-turbo");
     if (*out == AS_JPEG && !pack_encode_has_jpeg())
         return pack_usage("--encoding jpg: this build has no libjpeg-turbo");
     if (*out == AS_PNG && !pack_encode_has_png())
         return pack_usage("--encoding png: this build has no libpng");
+    if (o->progressive && !o->seekable) return pack_usage("--progressive is for --seekable");
+    if (*out != AS_JPEG && o->seekable) return pack_usage("--seekable is for --encoding jpg");
     if (*out != AS_JPEG && o->quality) return pack_usage("--quality is for --encoding jpg");
     if (*out == AS_RAW && !(o->resize && o->center_crop))
         return pack_usage("--encoding raw: bare pixels do not tell their size: --resize and "
@@ -107,6 +119,9 @@ int pack_images_open(const pack_image_options *o, pack_images **out) {
     images->encoding = encoding;
     images->quality = o->quality ? (int)o->quality : QUALITY;
     images->resize.size = o->resize;
+    images->as_they_are = !pack_image_is_made(o);
+    images->seekable = o->seekable;
+    images->progressive = o->progressive;
     if (o->resize) images->resizer = iter_registry_transform(NULL, "resize-short");
     *out = images;
     return PACK_DONE;
@@ -170,6 +185,7 @@ void pack_image_stop(pack_image *image) {
     free(image->resized.data);
     free(image->scratch.data);
     free(image->encoded);
+    free(image->seekable);
     free(image);
 }
 
@@ -235,12 +251,11 @@ static bool resize(pack_image *image, iter_tensor *pixels, char *reason, size_t 
     return status == ITER_OK;
 }
 
-bool pack_image_make(pack_image *image, const uint8_t *bytes, size_t n, const uint8_t **out,
-                     size_t *out_n, bool *out_warned, char *reason, size_t capacity) {
+/* Decodes and encodes. */
+static bool make_anew(pack_image *image, const uint8_t *bytes, size_t n, const uint8_t **out,
+                      size_t *out_n, bool *out_warned, char *reason, size_t capacity) {
     const pack_images *all = image->all;
     iter_tensor tensor;
-    *out = NULL;
-    *out_n = 0;
     if (!decode(image, bytes, n, &tensor, out_warned, reason, capacity) ||
         (all->resizer && !resize(image, &tensor, reason, capacity)))
         return false;
@@ -258,4 +273,25 @@ bool pack_image_make(pack_image *image, const uint8_t *bytes, size_t n, const ui
                                   out_n, reason, capacity);
     *out = image->encoded;
     return good;
+}
+
+bool pack_image_make(pack_image *image, const uint8_t *bytes, size_t n, const uint8_t **out,
+                     size_t *out_n, bool *out_warned, char *reason, size_t capacity) {
+    const pack_images *all = image->all;
+    *out = NULL;
+    *out_n = 0;
+    *out_warned = false;
+    if (all->as_they_are) {
+        *out = bytes;
+        *out_n = n;
+    } else if (!make_anew(image, bytes, n, out, out_n, out_warned, reason, capacity)) {
+        return false;
+    }
+    size_t seekable_n;
+    if (all->seekable && pack_seekable_write(*out, *out_n, all->progressive, &image->seekable,
+                                             &image->seekable_capacity, &seekable_n)) {
+        *out = image->seekable;
+        *out_n = seekable_n;
+    }
+    return true;
 }

@@ -9,19 +9,24 @@ typedef struct pack_image_options {
     int64_t resize;  /* the short side; 0 = not resized */
     int64_t quality; /* of JPEG; 0 = not given: 95 */
     bool center_crop, gray;
+    bool seekable;        /* JPEGs with restart markers */
+    bool progressive;     /* with it, progressive ones become sequential */
     const char *encoding; /* jpg, png, raw; NULL = not given: jpg */
 } pack_image_options;
 
 /* Rows of a command's options. */
-#define PACK_IMAGE_ROWS(o)                                   \
-    {"resize", PACK_NUMBER, &(o)->resize, 1, 65535},         \
-        {"quality", PACK_NUMBER, &(o)->quality, 1, 100},     \
-        {"center-crop", PACK_FLAG, &(o)->center_crop, 0, 0}, \
-        {"gray", PACK_FLAG, &(o)->gray, 0, 0}, {             \
-        "encoding", PACK_TEXT, (void *)&(o)->encoding, 0, 0  \
+#define PACK_IMAGE_ROWS(o)                                                                    \
+    {"resize", PACK_NUMBER, &(o)->resize, 1, 65535},                                          \
+        {"quality", PACK_NUMBER, &(o)->quality, 1, 100},                                      \
+        {"center-crop", PACK_FLAG, &(o)->center_crop, 0, 0},                                  \
+        {"gray", PACK_FLAG, &(o)->gray, 0, 0}, {"seekable", PACK_FLAG, &(o)->seekable, 0, 0}, \
+        {"progressive", PACK_FLAG, &(o)->progressive, 0, 0}, {                                \
+        "encoding", PACK_TEXT, (void *)&(o)->encoding, 0, 0                                   \
     }
 
-/* Whether any conversion is asked for. */
+/* Whether images are decoded and encoded. */
+bool pack_image_is_made(const pack_image_options *options);
+/* Whether any conversion is asked for: this, or other codes for the same coefficients. */
 bool pack_image_wanted(const pack_image_options *options);
 /* The settings that decide the bytes, in a few words. The caller frees it. */
 char *pack_image_text(const pack_image_options *options);

@@ -4,10 +4,11 @@
 
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_remote.h"
+#include "tools/iterpack/pack_seekable.h"
 
 typedef struct look {
     uint64_t n, n_cut, n_bad, least, most, sum;
-    uint64_t contents[PACK_CONTENTS];
+    uint64_t contents[PACK_CONTENTS], n_seekable;
     uint32_t least_labels, most_labels;
     float least_label, most_label;
 } look;
@@ -27,7 +28,9 @@ static void count(look *l, const pack_reader *reader) {
     l->sum += n;
     l->n_bad += !reader->has_header;
     l->n_cut += reader->n_pieces > 1;
-    l->contents[pack_content_of(reader->content, n)]++;
+    const pack_content content = pack_content_of(reader->content, n);
+    l->contents[content]++;
+    l->n_seekable += content == PACK_JPEG && pack_seekable_is(reader->content, n);
     l->n++;
 }
 
@@ -51,6 +54,8 @@ static void print_look(const char *path, const look *l, uint64_t bytes) {
         pack_line("  labels   %u to %u a record, %g to %g", l->least_labels, l->most_labels,
                   (double)l->least_label, (double)l->most_label);
     }
+    if (l->n_seekable)
+        pack_line("  seekable %" PRIu64 " of the JPEGs have restart markers", l->n_seekable);
     if (l->n_cut)
         pack_line("  pieces   %" PRIu64 " records are split, as they contain the magic", l->n_cut);
     if (l->n_bad) pack_line("  header   %" PRIu64 " records have none", l->n_bad);

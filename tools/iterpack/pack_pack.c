@@ -323,7 +323,7 @@ static bool is_due(const pack_run *run, const shard *s) {
  * reported at the end. */
 static void note_content(const pack_run *run, tally *t, uint64_t item, const pack_file *file) {
     const pack_content content = pack_content_of(file->bytes, file->n);
-    if (run->images || (content != PACK_EMPTY && content != PACK_OTHER)) return;
+    if (pack_image_is_made(&run->image) || (content != PACK_EMPTY && content != PACK_OTHER)) return;
     if (t->n_empty + t->n_other == 0) t->first_odd = item;
     if (content == PACK_EMPTY) t->n_empty++;
     if (content == PACK_OTHER) t->n_other++;
