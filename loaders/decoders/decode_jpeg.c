@@ -346,9 +346,10 @@ static void use_segments(jpeg_state *s, iter_rect *part) {
                                   .mcu_height = (int64_t)DCTSIZE * jpeg->max_v_samp_factor,
                                   .mcu_width = (int64_t)DCTSIZE * jpeg->max_h_samp_factor,
                                   .interval = jpeg->restart_interval};
-    if (!iter__jpeg_window(&grid, part, &window)) return;
     const uint8_t *bytes = s->bytes;
-    const size_t size = s->size;
+    const size_t size = s->size, most = s->memory.codec.most;
+    if (most > 0 && size > most / 2) return; /* leaves the memory to the decoder */
+    if (!iter__jpeg_window(&grid, part, &window)) return;
     jpeg_abort_decompress(jpeg);
     s->is_read = false;
     uint8_t *cut = jpeg->mem->alloc_large((j_common_ptr)jpeg, JPOOL_IMAGE, size + 2);

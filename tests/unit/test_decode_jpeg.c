@@ -375,6 +375,40 @@ Test(decode_jpeg, smaller_only_as_far_as_is_allowed) {
     free(bytes);
 }
 
+/* Three files with the same coefficients: with restart markers that end equal parts of rows, and
+ * with some that do not, so that no part is cut out before it is decoded. */
+Test(decode_jpeg, smaller_parts_between_restarts) {
+    const char *const names[] = {"restart3", "restart", "restart1"};
+    uint8_t *bytes[3];
+    size_t size[3];
+    uint64_t seed = 11;
+    int n_smaller = 0;
+    image_decoder decoder;
+    iter_error err = {0};
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
+    for (int f = 0; f < 3; f++)
+        bytes[f] = golden(names[f], &size[f]);
+    for (int i = 0; i < 500; i++) {
+        image out[3];
+        iter_image_wish wish = {.part = image_random_rect(&seed, 45, 53)};
+        wish.min_height = (wish.part.height + 3) / (2 << i % 3);
+        wish.min_width = (wish.part.width + 3) / (2 << i % 3);
+        for (int f = 0; f < 3; f++)
+            cr_assert_eq(image_decode(&decoder, bytes[f], size[f], &wish, &out[f], &err), 0, "%s",
+                         err.message);
+        const iter_rect all = {0, 0, out[0].height, out[0].width};
+        n_smaller += all.height < wish.part.height;
+        for (int f = 1; f < 3; f++)
+            cr_assert(image_is_part(&out[0], &all, &out[f]), "%s, %d", names[f], i);
+        for (int f = 0; f < 3; f++)
+            image_free(&out[f]);
+    }
+    cr_assert_gt(n_smaller, 50);
+    for (int f = 0; f < 3; f++)
+        free(bytes[f]);
+    image_decoder_close(&decoder);
+}
+
 /* A photo decoded at a smaller size must be near the mean of the pixels. */
 Test(decode_jpeg, smaller_ones_look_like_the_whole) {
     char **paths;
