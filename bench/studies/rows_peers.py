@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rows of an array as they are: NDArrayIter beside the fastest gathers of numpy and torch.
 
-    bench/studies/rows_peers.py [--build build/release] [--python PYTHON] [--pairs 15] [--out FILE]
+    bench/studies/rows_peers.py [--build build/release] [--python PYTHON] [--pairs 15] [--only loop,take,torch,slice] [--out FILE]
 
 PYTHON has numpy and, for torch's rows, torch. Both sides are live processes on one core that take turns (iterbench versus). The peers copy
 into one buffer that they reuse, in an order that was drawn once: drawing it anew each epoch, as the loader does, is not counted. Where a row
@@ -77,6 +77,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--only", default="loop,take,torch,slice", help="which of the others take part (all)")
     parser.add_argument("--out", help="a file for the table")
     parser.add_argument("--serve", nargs=6, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -93,7 +94,7 @@ def main():
     for name, size, count, batch, order in ROWS:
         kinds = ["loop", "take"] + ["torch"] * has_torch if order == "full" else ["loop", "slice"]
         for reads in ("free", "read"):
-            for kind in kinds:
+            for kind in [k for k in kinds if k in arguments.only.split(",")]:
                 what = "%d %d %d %s %s" % (size, count, batch, order, reads)
                 ours = "%s rows view %s" % (numbers, what)
                 theirs = "%s rows loop %s" % (numbers, what)
