@@ -77,10 +77,10 @@ static const char help[] =
     "are:\n"
     "the result has the bytes that MXNet's im2rec writes with --pass-through. With any of these "
     "options\n"
-    "images are decoded, turned upright as their EXIF says, and encoded again. --seekable changes "
-    "only how\n"
-    "a JPEG's coefficients are coded, and checks that; what it cannot read stays as it is. MXNet "
-    "reads all.\n";
+    "images are decoded, turned upright as their EXIF says, and encoded again. MXNet reads both.\n"
+    "--seekable changes only how a JPEG's coefficients are coded, and checks that; what it cannot "
+    "read\n"
+    "stays as it is.\n";
 /* clang-format on */
 
 #define LINE_MAX_BYTES 8192
