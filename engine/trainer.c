@@ -159,7 +159,7 @@ static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {
 
 static iter_status check_device_options(const iter_trainer_options *opt,
                                         const engine_backend_ops *ops, iter_error *err) {
-    if (opt->precision < 0 || opt->precision > ITER_PRECISION_F16 || opt->algorithms < 0 ||
+    if (opt->precision < 0 || opt->precision > ITER_PRECISION_BF16 || opt->algorithms < 0 ||
         opt->algorithms > ITER_ALGORITHMS_FAST || opt->device < 0)
         return iter__engine_fail(err, ITER_EINVAL,
                                  "unknown precision %d, algorithms %d or device %d", opt->precision,

@@ -15,7 +15,7 @@
  *
  * A model is a list of layers; the last one is the loss. A trainer adds shapes, weights, an
  * optimiser and a backend, which does the computing. Weights are f32. Gradients and activations are
- * f32 too, unless the precision is f16 or the backend is reference-f64.
+ * f32 too, unless the precision is f16 or bf16, or the backend is reference-f64.
  */
 #ifndef ITER_ENGINE_H
 #define ITER_ENGINE_H
@@ -172,7 +172,11 @@ typedef enum iter_precision {
     ITER_PRECISION_TF32 = 1,
     /* Activations and gradients are f16, sums are f32. Gradients are scaled; if they overflow
      * nevertheless, that step is skipped. */
-    ITER_PRECISION_F16 = 2
+    ITER_PRECISION_F16 = 2,
+    /* Activations and gradients are bf16, sums are f32. Nothing is scaled: bf16 has the range of
+     * f32, but only 7 bits after the binary point. A gru that resets after the product needs cuDNN
+     * 9.13 or later. */
+    ITER_PRECISION_BF16 = 3
 } iter_precision;
 
 /** Which cuDNN algorithms the cuda backend uses. */

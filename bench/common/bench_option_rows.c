@@ -82,7 +82,7 @@ const option_row bench_option_rows[] = {
      "weighs)"},
     {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0, 0, MEASURES,
      "with --device cuda: keep the whole set on the GPU (no)"},
-    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, 0, RUNS,
+    {"precision", CHOICE, AT(precision), "f32|tf32|f16|bf16", 0, 0, 0, RUNS,
      "with --device cuda and --model: the numbers it computes with (f32)"},
     {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0, 0, RUNS,
      "with --device cuda and --model: the same bits in every run, the fastest of these as "

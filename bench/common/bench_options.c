@@ -28,7 +28,7 @@ static const char *const shuffles[] = {"none", "full", "once", "block", "batch",
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
 static const char *const finishes[] = {"auto", "host", "device"};
 static const char *const residents[] = {"no", "auto", "yes"};
-static const char *const precisions[] = {"f32", "tf32", "f16"};
+static const char *const precisions[] = {"f32", "tf32", "f16", "bf16"};
 static const char *const algorithms[] = {"deterministic", "tuned", "fast"};
 static const char *const models[] = {"none", "cnn", "gru", "mlp"};
 static const char *const on_errors[] = {"fail", "replace", "blank"};
@@ -423,7 +423,7 @@ const char *bench_resident_text(int32_t resident) {
     return resident >= 0 && resident < 3 ? residents[resident] : "unknown";
 }
 const char *bench_precision_text(int32_t precision) {
-    return precision >= 0 && precision < 3 ? precisions[precision] : "unknown";
+    return precision >= 0 && precision < 4 ? precisions[precision] : "unknown";
 }
 const char *bench_algorithms_text(int32_t algorithm) {
     return algorithm >= 0 && algorithm < 3 ? algorithms[algorithm] : "unknown";

@@ -101,6 +101,7 @@ class Trainer:
     def __init__(self, args, channels_last, compiled, graph=False):
         torch.manual_seed(args.seed)
         self.device, self.half = torch.device(args.device), args.precision == 'f16'
+        self.narrow = {'f16': torch.float16, 'bf16': torch.bfloat16}.get(args.precision)
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.images = args.network == 'cnn'
         self.model = (Cnn() if self.images else Gru()).to(self.device)
@@ -113,10 +114,13 @@ class Trainer:
         self.loss_of = torch.compile(self.loss, mode='reduce-overhead') if compiled else self.loss
         self.compiled, self.wants_graph, self.graph = compiled, graph, None
         if graph and self.half:
-            raise SystemExit('gpu_torch.py: --graph is for f32 and tf32: GradScaler decides on the host')
+            raise SystemExit('gpu_torch.py: --graph is not for f16: GradScaler decides on the host')
+
+    def narrowly(self):
+        return torch.autocast(self.device.type, self.narrow or torch.bfloat16, enabled=self.narrow is not None)
 
     def loss(self, x, y):
-        with torch.autocast(self.device.type, torch.float16, enabled=self.half):
+        with self.narrowly():
             return F.cross_entropy(self.model(x).float(), y)
 
     def capture(self, x, y):
@@ -160,7 +164,7 @@ class Trainer:
     def accuracy(self, x, y):
         self.model.eval()
         right = 0
-        with torch.no_grad(), torch.autocast(self.device.type, torch.float16, enabled=self.half):
+        with torch.no_grad(), self.narrowly():
             for i in range(0, len(x), 500):
                 part = torch.from_numpy(x[i:i + 500]).to(self.device)
                 part = part.float().div_(255) if self.images else part.long()
@@ -252,7 +256,7 @@ def main():
     parser.add_argument('--feed', choices=['loader', 'loader-batched', 'resident'], default='loader')
     parser.add_argument('--compile', action='store_true')
     parser.add_argument('--graph', action='store_true', help='a whole step as one CUDA graph')
-    parser.add_argument('--precision', choices=['f32', 'tf32', 'f16'], default='f32')
+    parser.add_argument('--precision', choices=['f32', 'tf32', 'f16', 'bf16'], default='f32')
     parser.add_argument('--layout', choices=['auto', 'nchw', 'nhwc'], default='auto')
     parser.add_argument('--workers', type=int, default=8)
     parser.add_argument('--epochs', type=int)

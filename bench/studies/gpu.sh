@@ -207,6 +207,9 @@ peer gru tf32 eager-loader 15 --feed loader
 train cnn f16 loader
 peer cnn f16 compiled-resident 15 --feed resident --compile
 train cnn f16 resident --resident yes
+train cnn bf16 loader
+train cnn bf16 resident --resident yes
+peer cnn bf16 compiled-resident 15 --feed resident --compile
 peer cnn tf32 eager-batched 15 --feed loader-batched
 
 say "done: $rows, $out/table.md"

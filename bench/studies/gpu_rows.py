@@ -135,7 +135,7 @@ def table(path):
         if name in rows:
             word = {0: 'passed', 77: 'skipped', 124: 'out of time'}.get(rows[name]['status'], 'failed, status %d' % rows[name]['status'])
             line(out, 'GPU tests, ' + name[5:], 'pass', word, rows[name]['status'] == 0)
-    for part, arguments in ((copies, ()), (feeding, ()), (sets, ()), (races, ('cnn', 10, ('f32', 'tf32', 'f16'))),
+    for part, arguments in ((copies, ()), (feeding, ()), (sets, ()), (races, ('cnn', 10, ('f32', 'tf32', 'f16', 'bf16'))),
                             (races, ('gru', 3, ('f32', 'tf32'))), (kernels, ())):
         try:
             part(rows, out, *arguments)

@@ -238,12 +238,12 @@ static iter_status get_input_gradient(cuda_backend *b, float *out, iter_error *e
     cuda_input input = {.n_rows = net->batch};
     input.data_view = iter_tensor_dense(&net->data, NULL);
     cuda_numbers_at to = iter__cuda_data_end(plan, &input.data_view, plan->data_gradient);
-    to.source = ENGINE_FROM_F32;
+    to.type = ENGINE_F32;
     const cuda_numbers_at from = iter__cuda_end_of(plan, place, place->gradient);
     ENGINE_TRY(iter__cuda_copy(plan, place, &from, &to, net->batch, err));
     ENGINE_TRY(iter__machine_read(&plan->machine, out, plan->data_gradient,
                                   (size_t)n * sizeof(float), err));
-    if (!plan->numbers.half) return ITER_OK;
+    if (!iter__cuda_is_scaled(plan)) return ITER_OK;
     ENGINE_TRY(read_tally(b, err));
     for (int64_t i = 0; i < n; i++)
         out[i] /= b->tally->used;
@@ -295,11 +295,11 @@ static iter_status cuda_outputs(void *state, int64_t n_rows, void *out, iter_err
     CUdeviceptr at = outputs->values;
     ENGINE_TRY(iter__machine_enter(&plan->machine, err));
     iter_status status = ITER_OK;
-    if (plan->numbers.half) {
+    if (plan->numbers.type != ENGINE_F32) {
         const cuda_numbers_at from = iter__cuda_end_of(plan, outputs, at);
         cuda_numbers_at to = from;
         at = to.at = plan->outputs;
-        to.source = ENGINE_FROM_F32;
+        to.type = ENGINE_F32;
         status = iter__cuda_copy(plan, outputs, &from, &to, plan->net->batch, err);
     }
     if (status >= 0) status = iter__machine_read(&plan->machine, out, at, bytes, err);
@@ -326,9 +326,7 @@ static void cuda_describe(const void *state, engine_backend_info *out) {
         snprintf(sums, sizeof(sums), "; NCCL %d.%d", nccl->version / 10000,
                  nccl->version / 100 % 100);
     snprintf(out->text, sizeof(out->text), "%.32s; %s%s%.20s%.20s%.20s%s", m->device,
-             numbers->half   ? "f16"
-             : numbers->tf32 ? "TF32"
-                             : "f32",
+             iter__cuda_numbers_text(numbers),
              b->plan.net->input.n_dims < 3 ? ""
              : numbers->channels_last      ? " NHWC"
                                            : " NCHW",

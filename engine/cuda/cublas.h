@@ -18,8 +18,8 @@ typedef struct blas_product {
     int64_t rows, columns, inner;
     int64_t a_stride, b_stride, c_stride; /* from row to row in memory; 0 = dense */
     bool a_transposed, b_transposed;
-    bool half;   /* a and b are f16 */
-    bool c_half; /* c is f16 */
+    engine_type type;   /* of a and b */
+    engine_type c_type; /* that of a and b, or f32 */
     bool tf32;
     bool adds; /* beta is 1, else 0 */
 } blas_product;

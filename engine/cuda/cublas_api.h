@@ -27,7 +27,8 @@
     X(CUBLAS_COMPUTE_32F, 68)             \
     X(CUBLAS_COMPUTE_32F_FAST_TF32, 77)   \
     X(CUDA_R_32F, 0)                      \
-    X(CUDA_R_16F, 2)
+    X(CUDA_R_16F, 2)                      \
+    X(CUDA_R_16BF, 14)
 
 #ifndef ITER_CUDA_REAL_HEADER /* the check uses NVIDIA's own */
 enum {

@@ -32,7 +32,7 @@ static int32_t first_param(const cuda_plan *plan, const cuda_node *node) {
 static iter_status before_place(cuda_plan *plan, cuda_node *node, iter_error *err) {
     (void)err;
     const gru_sizes s = sizes_of(plan, node);
-    const bool half = plan->numbers.half;
+    const engine_type type = plan->numbers.type;
     const int32_t p = first_param(plan, node);
     cuda_gru *g = &node->as.own_gru;
     const int64_t n = s.steps * s.rows * s.units;
@@ -46,10 +46,10 @@ static iter_status before_place(cuda_plan *plan, cuda_node *node, iter_error *er
     g->d_aid = iter__cuda_take(plan, s.rows * s.units, sizeof(float));
     for (int32_t i = 0; i < 2; i++) {
         const int64_t count = plan->net->params[p + i].n_elements;
-        const CUdeviceptr copy = half ? iter__cuda_take(plan, count, 2) : 0;
+        const CUdeviceptr copy = type != ENGINE_F32 ? iter__cuda_take(plan, count, 2) : 0;
         g->weights[i].gradient = iter__cuda_take(plan, count, sizeof(float));
-        g->weights[i].at = half ? copy : iter__cuda_master(plan, p + i);
-        iter__cuda_add_piece(plan, p + i, 0, count, g->weights[i].gradient, false, copy, half);
+        g->weights[i].at = type != ENGINE_F32 ? copy : iter__cuda_master(plan, p + i);
+        iter__cuda_add_piece(plan, p + i, 0, count, g->weights[i].gradient, ENGINE_F32, copy, type);
     }
     for (int32_t i = 0; i < 2; i++) {
         const int64_t count = 3 * s.units;
@@ -84,7 +84,7 @@ static engine_gru_args args_at(const cuda_plan *plan, const cuda_node *node, int
                                   .d_gates = g->d_gates + 3 * step,
                                   .rows = (int32_t)s.rows,
                                   .units = (int32_t)s.units,
-                                  .half = plan->numbers.half};
+                                  .type = (int32_t)plan->numbers.type};
     return args;
 }
 
@@ -96,8 +96,8 @@ static blas_product product_of(const cuda_plan *plan, CUdeviceptr a, CUdeviceptr
                                   .rows = rows,
                                   .inner = inner,
                                   .columns = columns,
-                                  .half = plan->numbers.half,
-                                  .c_half = plan->numbers.half,
+                                  .type = plan->numbers.type,
+                                  .c_type = plan->numbers.type,
                                   .tf32 = plan->numbers.tf32};
     return product;
 }
@@ -149,7 +149,7 @@ static iter_status to_state(cuda_plan *plan, const cuda_node *node, int64_t t, i
         product_of(plan, g->d_gates + step + gate, g->weights[1].at + gate * (size_t)s.units, to,
                    s.rows, n * s.units, s.units);
     product.a_stride = 3 * s.units;
-    product.c_half = false;
+    product.c_type = ENGINE_F32;
     product.adds = adds;
     return iter__blas_product(&plan->machine, &product, err);
 }
@@ -183,7 +183,7 @@ static iter_status weights_gradient(cuda_plan *plan, const cuda_node *node, int6
                                       (s.steps - t) * s.rows, columns);
     product.a_transposed = true;
     product.a_stride = 3 * s.units;
-    product.c_half = false;
+    product.c_type = ENGINE_F32;
     return iter__blas_product(&plan->machine, &product, err);
 }
 

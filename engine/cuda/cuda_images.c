@@ -1,7 +1,7 @@
 /*
  * cuda_images.c - convolutions and pooling.
  *
- * cuDNN computes convolutions and average pooling, our own kernel maxpool. As everywhere in the
+ * cuDNN computes convolutions and average pooling, our own kernel pool. As everywhere in the
  * engine, our kernel gives the gradient to the first of equal pixels and passes NaN on; cuDNN does
  * not document either. Besides, the layers after it can then work in place.
  */
@@ -66,12 +66,12 @@ static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err)
     const int64_t n = plan->net->params[p].n_elements, channels = layer_of(plan, node)->in.dims[0];
     const size_t size = iter__cuda_number_bytes(plan);
     const int64_t n_padded = s.out_channels * s.size * s.size * s.channels;
-    const bool own = plan->numbers.channels_last || plan->numbers.half;
+    const bool own = plan->numbers.channels_last || plan->numbers.type != ENGINE_F32;
     const CUdeviceptr copy = own ? iter__cuda_take(plan, n_padded, size) : 0;
     node->weights.gradient = iter__cuda_take(plan, n_padded, size);
     node->weights.at = own ? copy : iter__cuda_master(plan, p);
     engine_piece *piece = iter__cuda_add_piece(plan, p, 0, n, node->weights.gradient,
-                                               plan->numbers.half, copy, plan->numbers.half);
+                                               plan->numbers.type, copy, plan->numbers.type);
     if (!plan->numbers.channels_last) return ITER_OK;
     piece->plain = 0;
     piece->dims[0] = (int32_t)channels;
@@ -92,13 +92,11 @@ static void key_of(const cuda_plan *plan, const cuda_node *node, char out[CUDA_K
              "%lld, pad %lld%s",
              plan->machine.device, plan->machine.dnn.version,
              plan->algorithms == ITER_ALGORITHMS_FAST ? "fast" : "tuned",
-             n->half   ? "f16"
-             : n->tf32 ? "TF32"
-                       : "f32",
-             n->channels_last ? "NHWC" : "NCHW", (long long)s.n, (long long)s.channels,
-             (long long)s.height, (long long)s.width, (long long)s.out_channels,
-             (long long)s.out_height, (long long)s.out_width, (long long)s.size,
-             (long long)s.stride, (long long)s.pad, node->as.conv.by_data ? ", by data" : "");
+             iter__cuda_numbers_text(n), n->channels_last ? "NHWC" : "NCHW", (long long)s.n,
+             (long long)s.channels, (long long)s.height, (long long)s.width,
+             (long long)s.out_channels, (long long)s.out_height, (long long)s.out_width,
+             (long long)s.size, (long long)s.stride, (long long)s.pad,
+             node->as.conv.by_data ? ", by data" : "");
 }
 
 static iter_status conv_measure(cuda_plan *plan, cuda_node *node, CUdeviceptr workspace,
@@ -113,9 +111,9 @@ static iter_status conv_measure(cuda_plan *plan, cuda_node *node, CUdeviceptr wo
     if (known) {
         ENGINE_TRY(iter__cudnn_conv_choose(&plan->machine, &node->as.conv, known->of, err));
     } else {
-        ENGINE_TRY(iter__cudnn_conv_measure(&plan->machine, &node->as.conv, &trial,
-                                            plan->algorithms == ITER_ALGORITHMS_FAST,
-                                            plan->numbers.half || plan->numbers.tf32, err));
+        ENGINE_TRY(iter__cudnn_conv_measure(
+            &plan->machine, &node->as.conv, &trial, plan->algorithms == ITER_ALGORITHMS_FAST,
+            plan->numbers.type != ENGINE_F32 || plan->numbers.tf32, err));
         iter__cudnn_conv_chosen(&node->as.conv, chosen);
         iter__cuda_choices_add(&plan->choices, key, chosen);
     }
@@ -160,45 +158,7 @@ const cuda_node_ops iter__cuda_conv = {
     .text = conv_text,
 };
 
-/* ---- The mean of a window -------------------------------------------------------------------- */
-
-static iter_status avgpool_prepare(cuda_plan *plan, cuda_node *node, iter_error *err) {
-    const dnn_images images = images_of(plan, node);
-    return iter__cudnn_pool_make(&plan->machine, &node->as.pool, &images, plan->numbers, err);
-}
-
-static iter_status avgpool_forward(cuda_plan *plan, const cuda_node *node, bool training,
-                                   iter_error *err) {
-    (void)training;
-    return iter__cudnn_pool_forward(&plan->machine, &node->as.pool, plan->places[node->in].values,
-                                    plan->places[node->out].values, err);
-}
-
-static iter_status avgpool_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
-    const cuda_place *in = &plan->places[node->in], *out = &plan->places[node->out];
-    return iter__cudnn_pool_back(&plan->machine, &node->as.pool, in->values, out->values,
-                                 out->gradient, in->gradient, err);
-}
-
-static void avgpool_drop(cuda_plan *plan, cuda_node *node) {
-    iter__cudnn_pool_drop(&plan->machine, &node->as.pool);
-}
-
-static void avgpool_text(const cuda_plan *plan, const cuda_node *node, char *out, size_t capacity) {
-    (void)plan;
-    (void)node;
-    snprintf(out, capacity, "cuDNN");
-}
-
-const cuda_node_ops iter__cuda_avgpool = {
-    .prepare = avgpool_prepare,
-    .forward = avgpool_forward,
-    .backward = avgpool_backward,
-    .drop = avgpool_drop,
-    .text = avgpool_text,
-};
-
-/* ---- The largest of a window ----------------------------------------------------------------- */
+/* ---- Pooling --------------------------------------------------------------------------------- */
 
 static engine_pool_args pool_args(const cuda_plan *plan, const cuda_node *node, int64_t n) {
     const cuda_place *in = &plan->places[node->in], *out = &plan->places[node->out];
@@ -217,13 +177,14 @@ static engine_pool_args pool_args(const cuda_plan *plan, const cuda_node *node, 
                                    .stride = (int32_t)s.stride,
                                    .pad = (int32_t)s.pad,
                                    .order = (int32_t)in->order,
-                                   .half = plan->numbers.half,
-                                   .lanes = in->order == ENGINE_NHWC ? ENGINE_LANES : 1};
+                                   .type = (int32_t)plan->numbers.type,
+                                   .lanes = in->order == ENGINE_NHWC ? ENGINE_LANES : 1,
+                                   .mean = layer_of(plan, node)->kind == ENGINE_AVGPOOL};
     return args;
 }
 
-static iter_status maxpool_forward(cuda_plan *plan, const cuda_node *node, bool training,
-                                   iter_error *err) {
+static iter_status pool_forward(cuda_plan *plan, const cuda_node *node, bool training,
+                                iter_error *err) {
     (void)training;
     const int64_t n = plan->places[node->out].n_elements;
     const engine_pool_args args = pool_args(plan, node, n);
@@ -231,7 +192,7 @@ static iter_status maxpool_forward(cuda_plan *plan, const cuda_node *node, bool 
                                      err);
 }
 
-static iter_status maxpool_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
+static iter_status pool_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
     const int64_t n_in = plan->places[node->in].n_elements,
                   n_out = plan->places[node->out].n_elements;
     engine_pool_args args = pool_args(plan, node, n_out);
@@ -242,7 +203,7 @@ static iter_status maxpool_backward(cuda_plan *plan, const cuda_node *node, iter
     return iter__machine_launch_over(&plan->machine, kernel_engine_pool_back, n_in, &args, err);
 }
 
-const cuda_node_ops iter__cuda_maxpool = {
-    .forward = maxpool_forward,
-    .backward = maxpool_backward,
+const cuda_node_ops iter__cuda_pool = {
+    .forward = pool_forward,
+    .backward = pool_backward,
 };

@@ -11,7 +11,7 @@
 
 cuda_numbers_at iter__cuda_end_of(const cuda_plan *plan, const cuda_place *place, CUdeviceptr at) {
     const cuda_numbers_at end = {at,
-                                 plan->numbers.half ? ENGINE_FROM_F16 : ENGINE_FROM_F32,
+                                 plan->numbers.type,
                                  place->row_stride,
                                  {place->strides[0], place->strides[1], place->strides[2]}};
     return end;
@@ -26,8 +26,8 @@ iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda
                              .from_row = from->row_stride,
                              .to_row = to->row_stride,
                              .n_rows = (int32_t)n_rows,
-                             .source = (int32_t)from->source,
-                             .half = to->source == ENGINE_FROM_F16};
+                             .from_type = (int32_t)from->type,
+                             .to_type = (int32_t)to->type};
     const int first = to->strides[0] == 1 && d[0] > 1; /* channels last: innermost in the loop */
     for (int i = 0; i < 3; i++) {
         args.dims[i] = d[(i + first) % 3];
@@ -40,10 +40,8 @@ iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda
 /* Features in the order C, H, W or T, F: [rows, features]. */
 static cuda_numbers_at flat_end(const cuda_plan *plan, const cuda_place *place, CUdeviceptr at) {
     const int64_t *d = place->dims;
-    const cuda_numbers_at end = {at,
-                                 plan->numbers.half ? ENGINE_FROM_F16 : ENGINE_FROM_F32,
-                                 d[0] * d[1] * d[2],
-                                 {d[1] * d[2], d[2], 1}};
+    const cuda_numbers_at end = {
+        at, plan->numbers.type, d[0] * d[1] * d[2], {d[1] * d[2], d[2], 1}};
     return end;
 }
 
@@ -96,7 +94,7 @@ iter_status iter__cuda_sum(cuda_plan *plan, const cuda_place *place, CUdeviceptr
     args.out = out;
     args.partial = plan->partial;
     args.n_out = (int32_t)n_out;
-    args.half = plan->numbers.half;
+    args.type = (int32_t)plan->numbers.type;
     const bool inner = place->order == ENGINE_NCHW;
     const int64_t groups = inner ? args.channels : (args.channels + 31) / 32;
     ENGINE_TRY(iter__machine_launch(&plan->machine,
@@ -129,7 +127,7 @@ static engine_map_args map_args(const cuda_plan *plan, const cuda_node *node, bo
                             .step = plan->step,
                             .order = (int32_t)place->order,
                             .activation = (int32_t)map->activation,
-                            .half = plan->numbers.half,
+                            .type = plan->numbers.type,
                             .channels = (int32_t)(image ? place->dims[0] : place->channels),
                             .scale = 1};
     args.b = (int32_t)(place->order == ENGINE_NCHW   ? place->channels
@@ -204,11 +202,11 @@ static iter_status dense_place(cuda_plan *plan, cuda_node *node, iter_error *err
     (void)err;
     const int32_t p = plan->net->layers[node->first_layer].first_param;
     const int64_t n = plan->net->params[p].n_elements;
-    const bool half = plan->numbers.half;
-    const CUdeviceptr copy = half ? iter__cuda_take(plan, n, 2) : 0;
+    const engine_type type = plan->numbers.type;
+    const CUdeviceptr copy = type != ENGINE_F32 ? iter__cuda_take(plan, n, 2) : 0;
     node->weights.gradient = iter__cuda_take(plan, n, sizeof(float));
-    node->weights.at = half ? copy : iter__cuda_master(plan, p);
-    iter__cuda_add_piece(plan, p, 0, n, node->weights.gradient, false, copy, half);
+    node->weights.at = type != ENGINE_F32 ? copy : iter__cuda_master(plan, p);
+    iter__cuda_add_piece(plan, p, 0, n, node->weights.gradient, ENGINE_F32, copy, type);
     return ITER_OK;
 }
 
@@ -216,8 +214,8 @@ static blas_product product_of(const cuda_plan *plan, CUdeviceptr a, CUdeviceptr
     const blas_product product = {.a = a,
                                   .b = b,
                                   .c = c,
-                                  .half = plan->numbers.half,
-                                  .c_half = plan->numbers.half,
+                                  .type = plan->numbers.type,
+                                  .c_type = plan->numbers.type,
                                   .tf32 = plan->numbers.tf32};
     return product;
 }
@@ -241,7 +239,7 @@ static iter_status dense_backward(cuda_plan *plan, const cuda_node *node, iter_e
     d_w.inner = plan->net->batch;
     d_w.columns = in->channels;
     d_w.a_transposed = true;
-    d_w.c_half = false;
+    d_w.c_type = ENGINE_F32;
     ENGINE_TRY(iter__blas_product(&plan->machine, &d_w, err));
     if (!in->gradient) return ITER_OK;
     blas_product d_x = product_of(plan, out->gradient, node->weights.at, in->gradient);

@@ -141,9 +141,9 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
         add_node(plan, &iter__cuda_dense, i, 1, i, i + 1);
         return add_map(plan, i + 1, i + 1, bias, true);
     case ENGINE_MAXPOOL:
-        add_node(plan, &iter__cuda_maxpool, i, 1, i, i + 1);
+    case ENGINE_AVGPOOL:
+        add_node(plan, &iter__cuda_pool, i, 1, i, i + 1);
         return add_map(plan, i + 1, i + 1, -1, true);
-    case ENGINE_AVGPOOL: add_node(plan, &iter__cuda_avgpool, i, 1, i, i + 1); return i + 1;
     case ENGINE_FLATTEN: return add_flatten(plan, i);
     case ENGINE_EMBEDDING: add_node(plan, &iter__cuda_embedding, i, 1, i, i + 1); return i + 1;
     case ENGINE_GRU:

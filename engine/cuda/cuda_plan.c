@@ -31,8 +31,19 @@ CUdeviceptr iter__cuda_take(cuda_plan *plan, int64_t n, size_t size) {
     return plan->memory ? plan->memory + at : 0;
 }
 
+const char *iter__cuda_numbers_text(const cuda_numbers *numbers) {
+    return numbers->type == ENGINE_F16    ? "f16"
+           : numbers->type == ENGINE_BF16 ? "bf16"
+           : numbers->tf32                ? "TF32"
+                                          : "f32";
+}
+
+bool iter__cuda_is_scaled(const cuda_plan *plan) {
+    return plan->numbers.type == ENGINE_F16;
+}
+
 size_t iter__cuda_number_bytes(const cuda_plan *plan) {
-    return plan->numbers.half ? 2 : 4;
+    return plan->numbers.type == ENGINE_F32 ? 4 : 2;
 }
 
 CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param) {
@@ -40,8 +51,8 @@ CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param) {
 }
 
 engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first, int64_t n,
-                                   CUdeviceptr gradient, bool gradient_half, CUdeviceptr compute,
-                                   bool compute_half) {
+                                   CUdeviceptr gradient, engine_type gradient_type,
+                                   CUdeviceptr compute, engine_type compute_type) {
     assert(plan->n_pieces < CUDA_MAX_PIECES);
     cuda_param *of = &plan->params[param];
     engine_piece *piece = &plan->pieces[plan->n_pieces];
@@ -53,8 +64,8 @@ engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first
                             .compute = compute,
                             .plain = 1,
                             .dims = {1, 1, 1},
-                            .gradient_half = gradient_half,
-                            .compute_half = compute_half,
+                            .gradient_type = (int32_t)gradient_type,
+                            .compute_type = (int32_t)compute_type,
                             .decays = !plan->net->params[param].bias};
     return piece;
 }
@@ -255,7 +266,9 @@ static bool has_kind(const engine_net *net, const engine_kind *kinds, int n) {
 }
 
 static void set_numbers(cuda_plan *plan, int32_t precision) {
-    plan->numbers.half = precision == ITER_PRECISION_F16;
+    plan->numbers.type = precision == ITER_PRECISION_F16    ? ENGINE_F16
+                         : precision == ITER_PRECISION_BF16 ? ENGINE_BF16
+                                                            : ENGINE_F32;
     plan->numbers.tf32 = precision == ITER_PRECISION_TF32;
     plan->numbers.channels_last = precision != ITER_PRECISION_F32;
 }
@@ -321,7 +334,7 @@ static iter_status make_inside(cuda_plan *plan, iter_error *err) {
 
 iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *config,
                                  iter_error *err) {
-    static const engine_kind of_dnn[] = {ENGINE_CONV2D, ENGINE_AVGPOOL, ENGINE_GRU};
+    static const engine_kind of_dnn[] = {ENGINE_CONV2D, ENGINE_GRU};
     static const engine_kind of_blas[] = {ENGINE_DENSE, ENGINE_GRU};
     plan->net = config->net;
     plan->optimizer = config->optimizer;
@@ -330,7 +343,7 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
     plan->algorithms = config->algorithms;
     plan->algorithms_file = config->algorithms_file;
     set_numbers(plan, config->precision);
-    ENGINE_TRY(iter__machine_open(&plan->machine, config->device, has_kind(plan->net, of_dnn, 3),
+    ENGINE_TRY(iter__machine_open(&plan->machine, config->device, has_kind(plan->net, of_dnn, 2),
                                   has_kind(plan->net, of_blas, 2), err));
     plan->pieces = iter__engine_alloc(CUDA_MAX_PIECES, sizeof(*plan->pieces));
     iter_status status =

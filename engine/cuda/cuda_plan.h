@@ -3,8 +3,8 @@
  *
  * Place i is the input of layer i; the last one holds the outputs before the loss. All places have
  * the rows of a full batch; rows that a short batch lacks are zeros that do not count. Images are
- * NCHW in f32. If tensor cores compute (TF32, f16) and cuDNN has algorithms for it, they are NHWC,
- * with channels padded with zeros (cuda_nodes.c). Sequences are [steps, rows, features].
+ * NCHW in f32. If tensor cores compute (TF32, f16, bf16) and cuDNN has algorithms for it, they are
+ * NHWC, with channels padded with zeros (cuda_nodes.c). Sequences are [steps, rows, features].
  *
  *     conv2d | relu | dropout   two nodes: cuDNN's, and one kernel in place for the rest and bias
  *
@@ -82,7 +82,6 @@ struct cuda_node {
     cuda_weights weights;
     union {
         dnn_conv conv;
-        dnn_pool pool;
         struct {
             dnn_gru dnn;
             dnn_gru_memory memory;
@@ -158,18 +157,22 @@ void iter__cuda_plan_drop(cuda_plan *plan);
 /* For place(): memory of the device; 0 while sizes are added up. */
 CUdeviceptr iter__cuda_take(cuda_plan *plan, int64_t n, size_t size);
 size_t iter__cuda_number_bytes(const cuda_plan *plan);
+/* "f32", "TF32", "f16" or "bf16". */
+const char *iter__cuda_numbers_text(const cuda_numbers *numbers);
+/* True if gradients are multiplied by a scale: f16, whose smallest numbers would be lost. */
+bool iter__cuda_is_scaled(const cuda_plan *plan);
 /* For place(): numbers [first, first + n) of a parameter are stored at `gradient`, and a copy of
- * the weights at `compute` (0 = the master suffices); each is f16 if the arguments say so. */
+ * the weights at `compute` (0 = the master suffices); each of the type that its argument says. */
 engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first, int64_t n,
-                                   CUdeviceptr gradient, bool gradient_half, CUdeviceptr compute,
-                                   bool compute_half);
+                                   CUdeviceptr gradient, engine_type gradient_type,
+                                   CUdeviceptr compute, engine_type compute_type);
 CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param);
 
 /* Chooses the nodes of a net by plan->numbers: cuda_nodes.c. Errors: EUNSUPPORTED naming the layer
  * that has none. */
 iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err);
 
-extern const cuda_node_ops iter__cuda_conv, iter__cuda_maxpool, iter__cuda_avgpool;
+extern const cuda_node_ops iter__cuda_conv, iter__cuda_pool;
 extern const cuda_node_ops iter__cuda_dense, iter__cuda_map_node, iter__cuda_flatten;
 extern const cuda_node_ops iter__cuda_embedding, iter__cuda_last_step, iter__cuda_mean_steps;
 extern const cuda_node_ops iter__cuda_gru_after, iter__cuda_gru_before;
@@ -179,7 +182,7 @@ extern const cuda_node_ops iter__cuda_gru_after, iter__cuda_gru_before;
 /* One end of a copy between any strides and a place: coordinates C, H, W; 1, T, F; 1, 1, F. */
 typedef struct cuda_numbers_at {
     CUdeviceptr at;
-    engine_source source;
+    engine_type type;
     int64_t row_stride, strides[3];
 } cuda_numbers_at;
 

@@ -38,7 +38,7 @@ static engine_embedding_args embedding_args(const cuda_plan *plan, const cuda_no
                                         .positions =
                                             (int32_t)(plan->net->batch * layer->in.dims[0]),
                                         .units = (int32_t)layer->options.embedding.units,
-                                        .half = plan->numbers.half};
+                                        .type = (int32_t)plan->numbers.type};
     return args;
 }
 
@@ -85,7 +85,7 @@ static iter_status place_pieces(cuda_plan *plan, cuda_node *node, iter_error *er
     const engine_layer *layer = layer_of(plan, node);
     const dnn_gru_memory *at = &node->as.gru.memory;
     const int64_t units = layer->out.dims[1];
-    const bool half = plan->numbers.half;
+    const engine_type type = plan->numbers.type;
     for (int32_t p = 0; p < 4; p++) {
         const bool recurrent = p % 2, bias = p > 1;
         const int64_t columns = recurrent ? units : layer->in.dims[1];
@@ -98,7 +98,7 @@ static iter_status place_pieces(cuda_plan *plan, cuda_node *node, iter_error *er
                                                  &bias_at, err));
             const size_t offset = bias ? bias_at : matrix;
             iter__cuda_add_piece(plan, layer->first_param + p, gate * n, n, at->d_weights + offset,
-                                 half, at->weights + offset, half);
+                                 type, at->weights + offset, type);
         }
     }
     return ITER_OK;
@@ -168,7 +168,7 @@ static iter_status steps_backward(cuda_plan *plan, const cuda_node *node, bool l
                                     .out = in->gradient,
                                     .n = out->n_elements,
                                     .steps = (int32_t)in->dims[1],
-                                    .half = plan->numbers.half,
+                                    .type = (int32_t)plan->numbers.type,
                                     .last = last};
     return iter__machine_launch_over(&plan->machine, kernel_engine_steps_back, in->n_elements,
                                      &args, err);
@@ -201,7 +201,7 @@ static iter_status mean_steps_forward(cuda_plan *plan, const cuda_node *node, bo
                                     .out = out->values,
                                     .n = out->n_elements,
                                     .steps = (int32_t)in->dims[1],
-                                    .half = plan->numbers.half};
+                                    .type = (int32_t)plan->numbers.type};
     return iter__machine_launch_over(&plan->machine, kernel_engine_steps_mean, args.n, &args, err);
 }
 

@@ -10,15 +10,15 @@
 
 /* ---- Data ------------------------------------------------------------------------------------ */
 
-static engine_source source_of(iter_dtype dtype) {
+static engine_type type_of(iter_dtype dtype) {
     switch (dtype) {
-    case ITER_F32: return ENGINE_FROM_F32;
-    case ITER_F16: return ENGINE_FROM_F16;
-    case ITER_BF16: return ENGINE_FROM_BF16;
-    case ITER_F64: return ENGINE_FROM_F64;
-    case ITER_U8: return ENGINE_FROM_U8;
-    case ITER_I32: return ENGINE_FROM_I32;
-    default: assert(dtype == ITER_I64); return ENGINE_FROM_I64;
+    case ITER_F32: return ENGINE_F32;
+    case ITER_F16: return ENGINE_F16;
+    case ITER_BF16: return ENGINE_BF16;
+    case ITER_F64: return ENGINE_F64;
+    case ITER_U8: return ENGINE_U8;
+    case ITER_I32: return ENGINE_I32;
+    default: assert(dtype == ITER_I64); return ENGINE_I64;
     }
 }
 
@@ -26,7 +26,7 @@ cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *vi
                                     CUdeviceptr at) {
     const int32_t rows = iter__net_batch_dim(&view->desc);
     cuda_numbers_at end = {
-        .at = at, .source = source_of(view->desc.dtype), .row_stride = view->strides[rows]};
+        .at = at, .type = type_of(view->desc.dtype), .row_stride = view->strides[rows]};
     int32_t to = 4 - view->desc.n_dims;
     for (int32_t d = 0; d < view->desc.n_dims; d++)
         if (d != rows) end.strides[to++] = view->strides[d];
@@ -42,9 +42,8 @@ cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *vi
 /* True if the data already has the layout of place 0. */
 static bool is_ready(const cuda_plan *plan, const cuda_input *input, const cuda_numbers_at *end) {
     const cuda_place *place = &plan->places[0];
-    const engine_source own = plan->numbers.half ? ENGINE_FROM_F16 : ENGINE_FROM_F32;
-    bool same = end->source == own && !plan->copies_data && input->n_rows == plan->net->batch &&
-                input->data % 16 == 0 &&
+    bool same = end->type == plan->numbers.type && !plan->copies_data &&
+                input->n_rows == plan->net->batch && input->data % 16 == 0 &&
                 place->n_elements == plan->net->batch * iter__shape_elements(&place->shape);
     same = same && (end->row_stride == place->row_stride || plan->net->batch == 1);
     for (int i = 0; i < 3; i++)
@@ -124,11 +123,11 @@ iter_status iter__cuda_loss(cuda_plan *plan, const cuda_input *input, bool gradi
                              .correct = plan->correct,
                              .label_row = label->strides[0],
                              .label_feature = label->desc.n_dims > 1 ? label->strides[1] : 0,
-                             .label_source = (int32_t)source_of(label->desc.dtype),
+                             .label_type = (int32_t)type_of(label->desc.dtype),
                              .n = (int32_t)net->n_outputs,
                              .rows = (int32_t)net->batch,
                              .n_rows = (int32_t)input->n_rows,
-                             .half = plan->numbers.half,
+                             .type = (int32_t)plan->numbers.type,
                              .factor = kind == ENGINE_L2 ? 0.5f : 1,
                              .has_ids = net->input.ids};
     if (net->input.ids) args.ids = ids_args(plan, input);
@@ -150,7 +149,7 @@ static engine_params_args params_args(const cuda_plan *plan, engine_params_mode 
                                      .step = plan->step,
                                      .tally = plan->tally,
                                      .mode = (int32_t)mode,
-                                     .scaled = plan->numbers.half,
+                                     .scaled = iter__cuda_is_scaled(plan),
                                      .momentum = (float)o->momentum,
                                      .decay = (float)o->weight_decay,
                                      .beta1 = (float)o->beta1,
@@ -167,14 +166,14 @@ static engine_params_mode update_mode(const cuda_plan *plan) {
 
 iter_status iter__cuda_update(cuda_plan *plan, iter_error *err) {
     const engine_params_args update = params_args(plan, update_mode(plan));
-    if (plan->numbers.half) {
+    if (iter__cuda_is_scaled(plan)) {
         const engine_params_args check = params_args(plan, ENGINE_PARAMS_CHECK);
         ENGINE_TRY(iter__machine_launch(&plan->machine, kernel_engine_params, plan->n_chunks,
                                         &check, err));
     }
     ENGINE_TRY(
         iter__machine_launch(&plan->machine, kernel_engine_params, plan->n_chunks, &update, err));
-    if (!plan->numbers.half) return ITER_OK;
+    if (!iter__cuda_is_scaled(plan)) return ITER_OK;
     return iter__machine_launch(&plan->machine, kernel_engine_scale, 1, &update, err);
 }
 
@@ -195,10 +194,11 @@ iter_status iter__cuda_gather_all(cuda_plan *plan, iter_error *err) {
  * together. */
 iter_status iter__cuda_update_gathered(cuda_plan *plan, iter_error *err) {
     const engine_params_args scale = params_args(plan, update_mode(plan));
-    if (plan->numbers.half) ENGINE_TRY(over_all(plan, ENGINE_PARAMS_CHECK, plan->sum_pieces, err));
+    if (iter__cuda_is_scaled(plan))
+        ENGINE_TRY(over_all(plan, ENGINE_PARAMS_CHECK, plan->sum_pieces, err));
     ENGINE_TRY(over_all(plan, update_mode(plan), plan->sum_pieces, err));
     ENGINE_TRY(over_all(plan, ENGINE_PARAMS_SPREAD, plan->device_pieces, err));
-    if (!plan->numbers.half) return ITER_OK;
+    if (!iter__cuda_is_scaled(plan)) return ITER_OK;
     return iter__machine_launch(&plan->machine, kernel_engine_scale, 1, &scale, err);
 }
 

@@ -20,7 +20,9 @@
 static const float one = 1, zero = 0;
 
 static cudnnDataType_t type_of(cuda_numbers numbers) {
-    return numbers.half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+    return numbers.type == ENGINE_F16    ? CUDNN_DATA_HALF
+           : numbers.type == ENGINE_BF16 ? CUDNN_DATA_BFLOAT16
+                                         : CUDNN_DATA_FLOAT;
 }
 
 static cudnnTensorFormat_t format_of(cuda_numbers numbers) {
@@ -28,7 +30,9 @@ static cudnnTensorFormat_t format_of(cuda_numbers numbers) {
 }
 
 static cudnnMathType_t math_of(cuda_numbers numbers) {
-    return numbers.half ? CUDNN_TENSOR_OP_MATH : numbers.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+    return numbers.type != ENGINE_F32 ? CUDNN_TENSOR_OP_MATH
+           : numbers.tf32             ? CUDNN_DEFAULT_MATH
+                                      : CUDNN_FMA_MATH;
 }
 
 static iter_status set_images(cuda_machine *m, cudnnTensorDescriptor_t *out, cuda_numbers numbers,
@@ -137,7 +141,7 @@ iter_status iter__cudnn_conv_make(cuda_machine *m, dnn_conv *c, const dnn_images
                   CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
         DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], c->math));
     }
-    return advise(m, c, any, numbers.half || numbers.tf32, err);
+    return advise(m, c, any, numbers.type != ENGINE_F32 || numbers.tf32, err);
 }
 
 void iter__cudnn_conv_drop(cuda_machine *m, dnn_conv *c) {
@@ -197,44 +201,6 @@ iter_status iter__cudnn_conv_by_weights(cuda_machine *m, const dnn_conv *c, CUde
     return ITER_OK;
 }
 
-/* ---- Average pooling ------------------------------------------------------------------------- */
-
-iter_status iter__cudnn_pool_make(cuda_machine *m, dnn_pool *p, const dnn_images *images,
-                                  cuda_numbers numbers, iter_error *err) {
-    const dnn_images *s = images;
-    memset(p, 0, sizeof(*p));
-    ENGINE_TRY(set_images(m, &p->x, numbers, s->n, s->channels, s->height, s->width, err));
-    ENGINE_TRY(set_images(m, &p->y, numbers, s->n, s->channels, s->out_height, s->out_width, err));
-    DNN_CALL(m, err, cudnnCreatePoolingDescriptor, (&p->pool));
-    DNN_CALL(m, err, cudnnSetPooling2dDescriptor,
-             (p->pool, CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_PROPAGATE_NAN,
-              (int)s->size, (int)s->size, (int)s->pad, (int)s->pad, (int)s->stride,
-              (int)s->stride));
-    return ITER_OK;
-}
-
-void iter__cudnn_pool_drop(cuda_machine *m, dnn_pool *p) {
-    if (p->pool) m->dnn.cudnnDestroyPoolingDescriptor(p->pool);
-    if (p->y) m->dnn.cudnnDestroyTensorDescriptor(p->y);
-    if (p->x) m->dnn.cudnnDestroyTensorDescriptor(p->x);
-    memset(p, 0, sizeof(*p));
-}
-
-iter_status iter__cudnn_pool_forward(cuda_machine *m, const dnn_pool *p, CUdeviceptr x,
-                                     CUdeviceptr y, iter_error *err) {
-    DNN_CALL(m, err, cudnnPoolingForward,
-             (m->dnn.handle, p->pool, &one, p->x, AT(x), &zero, p->y, AT(y)));
-    return ITER_OK;
-}
-
-iter_status iter__cudnn_pool_back(cuda_machine *m, const dnn_pool *p, CUdeviceptr x, CUdeviceptr y,
-                                  CUdeviceptr d_y, CUdeviceptr d_x, iter_error *err) {
-    DNN_CALL(m, err, cudnnPoolingBackward,
-             (m->dnn.handle, p->pool, &one, p->y, AT(y), p->y, AT(d_y), p->x, AT(x), &zero, p->x,
-              AT(d_x)));
-    return ITER_OK;
-}
-
 /* ---- The gru --------------------------------------------------------------------------------- */
 
 /* All sequences have the same length, so "packed" is the plain order [steps, n, features]. */
@@ -282,6 +248,8 @@ static iter_status describe_gru(cuda_machine *m, dnn_gru *g, cudnnRNNAlgo_t algo
  * step of 64 rows, 150 steps and 100 units takes 1.5 ms instead of 6.1. */
 #define UNITS_IN_ONE_KERNEL 128
 
+#define FIRST_WITH_BF16_GRU 91300
+
 iter_status iter__cudnn_gru_make(cuda_machine *m, dnn_gru *g, int64_t n, int64_t steps,
                                  int64_t features, int64_t units, cuda_numbers numbers,
                                  iter_error *err) {
@@ -295,6 +263,10 @@ iter_status iter__cudnn_gru_make(cuda_machine *m, dnn_gru *g, int64_t n, int64_t
     DNN_CALL(m, err, cudnnCreateTensorDescriptor, (&g->h));
     DNN_CALL(m, err, cudnnSetTensorNdDescriptor, (g->h, type_of(numbers), 3, dims, strides));
     iter_status status = ITER_EUNSUPPORTED;
+    if (numbers.type == ENGINE_BF16 && m->dnn.version < FIRST_WITH_BF16_GRU)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "a gru in bf16 needs cuDNN 9.13 or later, here is %zu.%zu",
+                                 m->dnn.version / 10000, m->dnn.version / 100 % 100);
     if (units <= UNITS_IN_ONE_KERNEL)
         status = describe_gru(m, g, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, features, units, numbers,
                               err);

@@ -1,6 +1,6 @@
 /*
- * cudnn.h - the three things that cuDNN computes for us: convolutions, average pooling and the gru.
- * All its calls are in cudnn.c.
+ * cudnn.h - the two things that cuDNN computes for us: convolutions and the gru. All its
+ * calls are in cudnn.c.
  *
  * make() creates descriptors and says how much memory the object needs; it owns no device memory.
  * If make() fails, the caller must call drop(); dropping a zeroed object does nothing. Workspace is
@@ -12,10 +12,11 @@
 #include <iter/engine.h>
 
 #include "engine/cuda/cuda_machine.h"
+#include "engine/cuda/kernel_args.h"
 
 /* Element types, and the order of channels. */
 typedef struct cuda_numbers {
-    bool half;          /* f16, else f32 */
+    engine_type type;   /* f32, f16 or bf16 */
     bool tf32;          /* products of f32 may be rounded to TF32 */
     bool channels_last; /* NHWC */
 } cuda_numbers;
@@ -59,7 +60,7 @@ iter_status iter__cudnn_conv_make(cuda_machine *machine, dnn_conv *conv, const d
                                   cuda_numbers numbers, bool by_data, bool any, iter_error *err);
 /* Chooses again by measuring; waits for the device. */
 iter_status iter__cudnn_conv_measure(cuda_machine *machine, dnn_conv *conv, const dnn_trial *trial,
-                                     bool any, bool half_or_tf32, iter_error *err);
+                                     bool any, bool narrow_or_tf32, iter_error *err);
 /* Reads what was chosen, and chooses the same again: for equal shapes, arithmetic and cuDNN. */
 void iter__cudnn_conv_chosen(const dnn_conv *conv, dnn_choice out[DNN_PASSES]);
 iter_status iter__cudnn_conv_choose(cuda_machine *machine, dnn_conv *conv,
@@ -77,20 +78,6 @@ iter_status iter__cudnn_conv_by_data(cuda_machine *machine, const dnn_conv *conv
 iter_status iter__cudnn_conv_by_weights(cuda_machine *machine, const dnn_conv *conv, CUdeviceptr x,
                                         CUdeviceptr d_y, CUdeviceptr d_w, CUdeviceptr workspace,
                                         iter_error *err);
-
-/* Averages the pixels of a window that are inside the image. */
-typedef struct dnn_pool {
-    cudnnTensorDescriptor_t x, y;
-    cudnnPoolingDescriptor_t pool;
-} dnn_pool;
-
-iter_status iter__cudnn_pool_make(cuda_machine *machine, dnn_pool *pool, const dnn_images *images,
-                                  cuda_numbers numbers, iter_error *err);
-void iter__cudnn_pool_drop(cuda_machine *machine, dnn_pool *pool);
-iter_status iter__cudnn_pool_forward(cuda_machine *machine, const dnn_pool *pool, CUdeviceptr x,
-                                     CUdeviceptr y, iter_error *err);
-iter_status iter__cudnn_pool_back(cuda_machine *machine, const dnn_pool *pool, CUdeviceptr x,
-                                  CUdeviceptr y, CUdeviceptr d_y, CUdeviceptr d_x, iter_error *err);
 
 /* The gru that resets after the product; x [steps, n, features], y [steps, n, units]. */
 typedef struct dnn_gru {

@@ -28,17 +28,16 @@
     X(CUDNN_STATUS_EXECUTION_FAILED, 5000)                        \
     X(CUDNN_DATA_FLOAT, 0)                                        \
     X(CUDNN_DATA_HALF, 2)                                         \
+    X(CUDNN_DATA_BFLOAT16, 9)                                     \
     X(CUDNN_DEFAULT_MATH, 0)                                      \
     X(CUDNN_TENSOR_OP_MATH, 1)                                    \
     X(CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, 2)                   \
     X(CUDNN_FMA_MATH, 3)                                          \
-    X(CUDNN_PROPAGATE_NAN, 1)                                     \
     X(CUDNN_TENSOR_NCHW, 0)                                       \
     X(CUDNN_TENSOR_NHWC, 1)                                       \
     X(CUDNN_NON_DETERMINISTIC, 0)                                 \
     X(CUDNN_DETERMINISTIC, 1)                                     \
     X(CUDNN_CROSS_CORRELATION, 1)                                 \
-    X(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, 2)             \
     X(CUDNN_RNN_ALGO_STANDARD, 0)                                 \
     X(CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, 3)                   \
     X(CUDNN_GRU, 3)                                               \
@@ -61,18 +60,15 @@ typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
 typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
 typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
-typedef struct cudnnPoolingStruct *cudnnPoolingDescriptor_t;
 typedef struct cudnnDropoutStruct *cudnnDropoutDescriptor_t;
 typedef struct cudnnRNNStruct *cudnnRNNDescriptor_t;
 typedef struct cudnnRNNDataStruct *cudnnRNNDataDescriptor_t;
 typedef unsigned cudnnStatus_t;
 typedef unsigned cudnnDataType_t;
 typedef unsigned cudnnMathType_t;
-typedef unsigned cudnnNanPropagation_t;
 typedef unsigned cudnnTensorFormat_t;
 typedef unsigned cudnnDeterminism_t;
 typedef unsigned cudnnConvolutionMode_t;
-typedef unsigned cudnnPoolingMode_t;
 typedef unsigned cudnnConvolutionFwdAlgo_t;
 typedef unsigned cudnnConvolutionBwdDataAlgo_t;
 typedef unsigned cudnnConvolutionBwdFilterAlgo_t;
@@ -165,19 +161,6 @@ typedef cudnnConvolutionFwdAlgoPerf_t cudnnConvolutionBwdFilterAlgoPerf_t;
        cudnnTensorDescriptor_t dy_desc, const void *dy, cudnnConvolutionDescriptor_t conv,         \
        cudnnConvolutionBwdFilterAlgo_t algo, void *workspace, size_t workspace_bytes,              \
        const void *beta, cudnnFilterDescriptor_t dw_desc, void *dw))                               \
-    X(cudnnCreatePoolingDescriptor, (cudnnPoolingDescriptor_t * out))                              \
-    X(cudnnDestroyPoolingDescriptor, (cudnnPoolingDescriptor_t pool))                              \
-    X(cudnnSetPooling2dDescriptor,                                                                 \
-      (cudnnPoolingDescriptor_t pool, cudnnPoolingMode_t mode, cudnnNanPropagation_t nan,          \
-       int height, int width, int pad_h, int pad_w, int stride_h, int stride_w))                   \
-    X(cudnnPoolingForward, (cudnnHandle_t handle, cudnnPoolingDescriptor_t pool,                   \
-                            const void *alpha, cudnnTensorDescriptor_t x_desc, const void *x,      \
-                            const void *beta, cudnnTensorDescriptor_t y_desc, void *y))            \
-    X(cudnnPoolingBackward,                                                                        \
-      (cudnnHandle_t handle, cudnnPoolingDescriptor_t pool, const void *alpha,                     \
-       cudnnTensorDescriptor_t y_desc, const void *y, cudnnTensorDescriptor_t dy_desc,             \
-       const void *dy, cudnnTensorDescriptor_t x_desc, const void *x, const void *beta,            \
-       cudnnTensorDescriptor_t dx_desc, void *dx))                                                 \
     X(cudnnCreateDropoutDescriptor, (cudnnDropoutDescriptor_t * out))                              \
     X(cudnnDestroyDropoutDescriptor, (cudnnDropoutDescriptor_t dropout))                           \
     X(cudnnSetDropoutDescriptor, (cudnnDropoutDescriptor_t dropout, cudnnHandle_t handle, float p, \

@@ -9,11 +9,12 @@
  *
  * and marked for PTX 8.0 (tests/check_ptx.sh) as engine_kernels.ptx, which the library embeds. The
  * order of every sum depends only on the shapes, so runs give the same bits. It is one file because
- * the library loads one module, and its kernels share the helpers for f16, lanes and trees below.
+ * the library loads one module, and its kernels share the helpers for types, lanes and trees below.
  */
 #include "engine/cuda/kernel_args.h"
 
 #ifdef __CUDACC__
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #define KERNEL(name, type) \
     extern "C" __global__ void __launch_bounds__(ENGINE_BLOCK) name(const type a)
@@ -25,14 +26,17 @@
 #define MIN_OF(at, value) atomicMin((at), (value))
 #define ADD_ONE(at)       atomicAdd((at), 1)
 #define IS_FINITE(x)      isfinite(x)
-DEVICE float half_get(const uint16_t *at) {
-    return __half2float(__ushort_as_half(*at));
+DEVICE float f32_of_f16(uint16_t bits) {
+    return __half2float(__ushort_as_half(bits));
 }
-DEVICE float bf16_get(const uint16_t *at) {
-    return __uint_as_float((unsigned)*at << 16);
+DEVICE float f32_of_bf16(uint16_t bits) {
+    return __uint_as_float((unsigned)bits << 16);
 }
-DEVICE void half_put(uint16_t *at, float value) {
-    *at = __half_as_ushort(__float2half_rn(value));
+DEVICE uint16_t f16_of_f32(float value) {
+    return __half_as_ushort(__float2half_rn(value));
+}
+DEVICE uint16_t bf16_of_f32(float value) {
+    return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
@@ -56,15 +60,25 @@ DEVICE void half_put(uint16_t *at, float value) {
  * of 64-bit ones. */
 #define ELEMENT ((uint32_t)(BLOCK_NUMBER * ENGINE_BLOCK + t))
 
-DEVICE float get(engine_address base, int64_t i, int half) {
-    return half ? half_get(AT(const uint16_t, base) + i) : AT(const float, base)[i];
+/* The two types of 16 bits. */
+DEVICE float f32_of_narrow(uint16_t bits, int type) {
+    return type == ENGINE_F16 ? f32_of_f16(bits) : f32_of_bf16(bits);
 }
 
-DEVICE void put(engine_address base, int64_t i, float value, int half) {
-    if (half)
-        half_put(AT(uint16_t, base) + i, value);
-    else
+DEVICE uint16_t narrow_of_f32(float value, int type) {
+    return type == ENGINE_F16 ? f16_of_f32(value) : bf16_of_f32(value);
+}
+
+DEVICE float get(engine_address base, int64_t i, int type) {
+    return type == ENGINE_F32 ? AT(const float, base)[i]
+                              : f32_of_narrow(AT(const uint16_t, base)[i], type);
+}
+
+DEVICE void put(engine_address base, int64_t i, float value, int type) {
+    if (type == ENGINE_F32)
         AT(float, base)[i] = value;
+    else
+        AT(uint16_t, base)[i] = narrow_of_f32(value, type);
 }
 
 /* Elements of a thread that lie next to each other: a thread has 4 (ENGINE_LANES), by one access of
@@ -72,14 +86,14 @@ DEVICE void put(engine_address base, int64_t i, float value, int half) {
 #define OVER_LANES(k, lanes) \
     UNROLL for (int k = 0; k < ENGINE_LANES; k++) if (k < (lanes))
 
-DEVICE void get_lanes(engine_address base, int64_t i, int half, int lanes, float out[]) {
+DEVICE void get_lanes(engine_address base, int64_t i, int type, int lanes, float out[]) {
 #ifdef __CUDACC__
-    if (lanes == ENGINE_LANES && half) {
+    if (lanes == ENGINE_LANES && type != ENGINE_F32) {
         const uint2 both = *AT(const uint2, base + 2 * i);
-        out[0] = __half2float(__ushort_as_half((unsigned short)both.x));
-        out[1] = __half2float(__ushort_as_half((unsigned short)(both.x >> 16)));
-        out[2] = __half2float(__ushort_as_half((unsigned short)both.y));
-        out[3] = __half2float(__ushort_as_half((unsigned short)(both.y >> 16)));
+        out[0] = f32_of_narrow((uint16_t)both.x, type);
+        out[1] = f32_of_narrow((uint16_t)(both.x >> 16), type);
+        out[2] = f32_of_narrow((uint16_t)both.y, type);
+        out[3] = f32_of_narrow((uint16_t)(both.y >> 16), type);
         return;
     }
     if (lanes == ENGINE_LANES) {
@@ -89,17 +103,15 @@ DEVICE void get_lanes(engine_address base, int64_t i, int half, int lanes, float
     }
 #endif
     for (int k = 0; k < lanes; k++)
-        out[k] = get(base, i + k, half);
+        out[k] = get(base, i + k, type);
 }
 
-DEVICE void put_lanes(engine_address base, int64_t i, const float value[], int half, int lanes) {
+DEVICE void put_lanes(engine_address base, int64_t i, const float value[], int type, int lanes) {
 #ifdef __CUDACC__
-    if (lanes == ENGINE_LANES && half) {
+    if (lanes == ENGINE_LANES && type != ENGINE_F32) {
         uint2 both;
-        both.x = __half_as_ushort(__float2half_rn(value[0])) |
-                 (uint32_t)__half_as_ushort(__float2half_rn(value[1])) << 16;
-        both.y = __half_as_ushort(__float2half_rn(value[2])) |
-                 (uint32_t)__half_as_ushort(__float2half_rn(value[3])) << 16;
+        both.x = narrow_of_f32(value[0], type) | (uint32_t)narrow_of_f32(value[1], type) << 16;
+        both.y = narrow_of_f32(value[2], type) | (uint32_t)narrow_of_f32(value[3], type) << 16;
         *AT(uint2, base + 2 * i) = both;
         return;
     }
@@ -109,24 +121,24 @@ DEVICE void put_lanes(engine_address base, int64_t i, const float value[], int h
     }
 #endif
     for (int k = 0; k < lanes; k++)
-        put(base, i + k, value[k], half);
+        put(base, i + k, value[k], type);
 }
 
-DEVICE double number_at(engine_address base, int64_t i, int source) {
-    switch (source) {
-    case ENGINE_FROM_F16: return (double)half_get(AT(const uint16_t, base) + i);
-    case ENGINE_FROM_BF16: return (double)bf16_get(AT(const uint16_t, base) + i);
-    case ENGINE_FROM_F64: return AT(const double, base)[i];
-    case ENGINE_FROM_U8: return (double)AT(const uint8_t, base)[i];
-    case ENGINE_FROM_I32: return (double)AT(const int32_t, base)[i];
+DEVICE double number_at(engine_address base, int64_t i, int type) {
+    switch (type) {
+    case ENGINE_F16: return (double)f32_of_f16(AT(const uint16_t, base)[i]);
+    case ENGINE_BF16: return (double)f32_of_bf16(AT(const uint16_t, base)[i]);
+    case ENGINE_F64: return AT(const double, base)[i];
+    case ENGINE_U8: return (double)AT(const uint8_t, base)[i];
+    case ENGINE_I32: return (double)AT(const int32_t, base)[i];
     default: return (double)AT(const float, base)[i];
     }
 }
 
-DEVICE int64_t integer_at(engine_address base, int64_t i, int source) {
-    switch (source) {
-    case ENGINE_FROM_U8: return AT(const uint8_t, base)[i];
-    case ENGINE_FROM_I32: return AT(const int32_t, base)[i];
+DEVICE int64_t integer_at(engine_address base, int64_t i, int type) {
+    switch (type) {
+    case ENGINE_U8: return AT(const uint8_t, base)[i];
+    case ENGINE_I32: return AT(const int32_t, base)[i];
     default: return AT(const int64_t, base)[i];
     }
 }
@@ -145,7 +157,8 @@ KERNEL(engine_copy, engine_copy_args) {
                                  z * a.from_strides[2];
             const int64_t to =
                 row * a.to_row + x * a.to_strides[0] + y * a.to_strides[1] + z * a.to_strides[2];
-            put(a.to, to, row < a.n_rows ? (float)number_at(a.from, from, a.source) : 0, a.half);
+            put(a.to, to, row < a.n_rows ? (float)number_at(a.from, from, a.from_type) : 0,
+                a.to_type);
         }
     }
 }
@@ -158,7 +171,7 @@ KERNEL(engine_ids, engine_ids_args) {
             int64_t id = 0;
             if (row < a.n_rows)
                 id = integer_at(a.from, row * a.row_stride + step * a.step_stride,
-                                a.wide ? ENGINE_FROM_I64 : ENGINE_FROM_I32);
+                                a.wide ? ENGINE_I64 : ENGINE_I32);
             if (id < 0 || id >= a.limit) {
                 MIN_OF(&AT(engine_tally, a.tally)->bad_id,
                        (unsigned long long)row << 32 | (unsigned long long)step);
@@ -256,7 +269,7 @@ KERNEL(engine_map, engine_map_args) {
             const map_place p = map_place_of(&a, i);
             kept_eight kept = {-1, {0, 0, 0, 0}};
             float value[ENGINE_LANES];
-            get_lanes(a.in, i, a.half, a.lanes, value);
+            get_lanes(a.in, i, a.type, a.lanes, value);
             OVER_LANES(k, a.lanes) {
                 const int channel = p.channel + k * p.channel_step;
                 float x = value[k];
@@ -266,7 +279,7 @@ KERNEL(engine_map, engine_map_args) {
                     x = is_kept(&a, p.row, p.place + k * p.place_step, &kept) ? x * a.scale : 0;
                 value[k] = channel < a.channels ? x : 0;
             }
-            put_lanes(a.out, i, value, a.half, a.lanes);
+            put_lanes(a.out, i, value, a.type, a.lanes);
         }
     }
 }
@@ -279,8 +292,8 @@ KERNEL(engine_map_back, engine_map_args) {
             const map_place p = map_place_of(&a, i);
             kept_eight kept = {-1, {0, 0, 0, 0}};
             float value[ENGINE_LANES], after[ENGINE_LANES] = {0};
-            get_lanes(a.in, i, a.half, a.lanes, value);
-            if (a.activation != ENGINE_AS_IT_IS) get_lanes(a.out, i, a.half, a.lanes, after);
+            get_lanes(a.in, i, a.type, a.lanes, value);
+            if (a.activation != ENGINE_AS_IT_IS) get_lanes(a.out, i, a.type, a.lanes, after);
             OVER_LANES(k, a.lanes) {
                 float d = value[k], y = after[k];
                 if (a.drops) {
@@ -293,12 +306,12 @@ KERNEL(engine_map_back, engine_map_args) {
                     d *= slope(y, a.activation);
                 value[k] = p.channel + k * p.channel_step < a.channels ? d : 0;
             }
-            put_lanes(a.gradient, i, value, a.half, a.lanes);
+            put_lanes(a.gradient, i, value, a.type, a.lanes);
         }
     }
 }
 
-/* ---- Maxpool: the first of the largest, or NaN ----------------------------------------------- */
+/* ---- Pooling: the first of the largest, or NaN; or the mean of the pixels inside the image --- */
 
 typedef struct pool_place {
     uint32_t image, c, y, x; /* image: n if channels come last, else n * channels + c */
@@ -335,7 +348,7 @@ DEVICE void largest_of(const engine_pool_args *a, const pool_place *p, int oy, i
     for (int y = top < 0 ? 0 : top; y < top + a->size && y < a->height; y++)
         for (int x = left < 0 ? 0 : left; x < left + a->size && x < a->width; x++) {
             float value[ENGINE_LANES];
-            get_lanes(a->in, pool_index(a, p, y, x, a->height, a->width), a->half, lanes, value);
+            get_lanes(a->in, pool_index(a, p, y, x, a->height, a->width), a->type, lanes, value);
             OVER_LANES(k, lanes) {
                 if (best[k] < 0 || value[k] > most[k] || value[k] != value[k]) {
                     best[k] = y * a->width + x;
@@ -345,15 +358,39 @@ DEVICE void largest_of(const engine_pool_args *a, const pool_place *p, int oy, i
         }
 }
 
+/* How many pixels of window (oy, ox) are inside the image. */
+DEVICE float pixels_of(const engine_pool_args *a, int oy, int ox) {
+    const int top = oy * a->stride - a->pad, left = ox * a->stride - a->pad;
+    const int bottom = top + a->size < a->height ? top + a->size : a->height;
+    const int right = left + a->size < a->width ? left + a->size : a->width;
+    return (float)((bottom - (top < 0 ? 0 : top)) * (right - (left < 0 ? 0 : left)));
+}
+
+DEVICE void mean_of(const engine_pool_args *a, const pool_place *p, int lanes, float mean[]) {
+    const int top = (int)p->y * a->stride - a->pad, left = (int)p->x * a->stride - a->pad;
+    const float n = pixels_of(a, (int)p->y, (int)p->x);
+    OVER_LANES(k, lanes) mean[k] = 0;
+    for (int y = top < 0 ? 0 : top; y < top + a->size && y < a->height; y++)
+        for (int x = left < 0 ? 0 : left; x < left + a->size && x < a->width; x++) {
+            float value[ENGINE_LANES];
+            get_lanes(a->in, pool_index(a, p, y, x, a->height, a->width), a->type, lanes, value);
+            OVER_LANES(k, lanes) mean[k] += value[k];
+        }
+    OVER_LANES(k, lanes) mean[k] /= n;
+}
+
 KERNEL(engine_pool, engine_pool_args) {
     THREADS {
         const uint32_t i = ELEMENT * (uint32_t)a.lanes;
         if (i < a.n) {
             const pool_place p = pool_place_of(&a, i, a.out_height, a.out_width);
             int best[ENGINE_LANES];
-            float most[ENGINE_LANES];
-            largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, most);
-            put_lanes(a.out, i, most, a.half, a.lanes);
+            float value[ENGINE_LANES];
+            if (a.mean)
+                mean_of(&a, &p, a.lanes, value);
+            else
+                largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, value);
+            put_lanes(a.out, i, value, a.type, a.lanes);
         }
     }
 }
@@ -372,18 +409,19 @@ KERNEL(engine_pool_back, engine_pool_args) {
                 for (int ox = left; ox <= x / a.stride && ox < a.out_width; ox++) {
                     int best[ENGINE_LANES];
                     float most[ENGINE_LANES];
-                    largest_of(&a, &p, oy, ox, 1, best, most);
-                    if (best[0] == (int)p.y * a.width + (int)p.x)
+                    if (!a.mean) largest_of(&a, &p, oy, ox, 1, best, most);
+                    if (a.mean || best[0] == (int)p.y * a.width + (int)p.x)
                         sum += get(a.d_out, pool_index(&a, &p, oy, ox, a.out_height, a.out_width),
-                                   a.half);
+                                   a.type) /
+                               (a.mean ? pixels_of(&a, oy, ox) : 1);
                 }
-            put(a.d_in, i, sum, a.half);
+            put(a.d_in, i, sum, a.type);
         }
     }
 }
 
-/* Windows next to each other: each output gives its gradient to one pixel of its window, and zero
- * to the others. The last ones also write what no window covers. */
+/* Windows next to each other: each output gives its gradient to one pixel of its window and zero to
+ * the others, or equal shares to all. The last ones also write what no window covers. */
 KERNEL(engine_pool_back_apart, engine_pool_args) {
     THREADS {
         const uint32_t i = ELEMENT * (uint32_t)a.lanes;
@@ -394,13 +432,18 @@ KERNEL(engine_pool_back_apart, engine_pool_args) {
             const int right = (int)p.x == a.out_width - 1 ? a.width : left + a.size;
             int best[ENGINE_LANES];
             float most[ENGINE_LANES], d[ENGINE_LANES];
-            largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, most);
-            get_lanes(a.d_out, i, a.half, a.lanes, d);
+            if (!a.mean) largest_of(&a, &p, (int)p.y, (int)p.x, a.lanes, best, most);
+            get_lanes(a.d_out, i, a.type, a.lanes, d);
+            OVER_LANES(k, a.lanes) d[k] /= a.mean ? (float)(a.size * a.size) : 1;
             for (int y = top; y < bottom; y++)
                 for (int x = left; x < right; x++) {
                     float value[ENGINE_LANES];
-                    OVER_LANES(k, a.lanes) value[k] = best[k] == y * a.width + x ? d[k] : 0;
-                    put_lanes(a.d_in, pool_index(&a, &p, y, x, a.height, a.width), value, a.half,
+                    const int inside = y < top + a.size && x < left + a.size;
+                    OVER_LANES(k, a.lanes) {
+                        const int has = a.mean ? inside : best[k] == y * a.width + x;
+                        value[k] = has ? d[k] : 0;
+                    }
+                    put_lanes(a.d_in, pool_index(&a, &p, y, x, a.height, a.width), value, a.type,
                               a.lanes);
                 }
         }
@@ -419,7 +462,7 @@ KERNEL(engine_sums_inner, engine_sums_args) {
         float sum = 0;
         for (int64_t e = begin + t; e < end; e += ENGINE_BLOCK) {
             const uint32_t row = (uint32_t)e / (uint32_t)a.inner;
-            sum += get(a.in, (row * (a.channels - 1ll) + channel) * a.inner + e, a.half);
+            sum += get(a.in, (row * (a.channels - 1ll) + channel) * a.inner + e, a.type);
         }
         sums[t] = sum;
     }
@@ -441,7 +484,7 @@ KERNEL(engine_sums_outer, engine_sums_args) {
         float sum = 0;
         if (channel < a.channels)
             for (int64_t row = begin + t / 32; row < end; row += ENGINE_BLOCK / 32)
-                sum += get(a.in, row * a.channels + channel, a.half);
+                sum += get(a.in, row * a.channels + channel, a.type);
         sums[t] = sum;
     }
     MEET;
@@ -473,7 +516,7 @@ KERNEL(engine_embedding, engine_embedding_args) {
             const uint32_t position = i / (uint32_t)a.units;
             const int64_t id = AT(const int32_t, a.ids)[position],
                           u = i - position * (uint32_t)a.units;
-            put(a.values, i, AT(const float, a.weight)[id * a.units + u], a.half);
+            put(a.values, i, AT(const float, a.weight)[id * a.units + u], a.type);
         }
     }
 }
@@ -534,7 +577,7 @@ KERNEL(engine_embedding_back, engine_embedding_args) {
                 float *to = AT(float, a.gradient) + (int64_t)id * a.units + u;
                 double sum = (double)*to;
                 for (int32_t i = 0; i < n_found; i++)
-                    sum += (double)get(a.values, (int64_t)list[i] * a.units + u, a.half);
+                    sum += (double)get(a.values, (int64_t)list[i] * a.units + u, a.type);
                 *to = (float)sum;
             }
         }
@@ -549,8 +592,8 @@ KERNEL(engine_steps_mean, engine_steps_args) {
         if (i < a.n) {
             double sum = 0;
             for (int step = 0; step < a.steps; step++)
-                sum += (double)get(a.in, step * a.n + i, a.half);
-            put(a.out, i, (float)(sum / a.steps), a.half);
+                sum += (double)get(a.in, step * a.n + i, a.type);
+            put(a.out, i, (float)(sum / a.steps), a.type);
         }
     }
 }
@@ -562,10 +605,10 @@ KERNEL(engine_steps_back, engine_steps_args) {
         if (i < a.n * a.steps) {
             float d = 0;
             if (!a.last)
-                d = get(a.in, i % (uint32_t)a.n, a.half) / (float)a.steps;
+                d = get(a.in, i % (uint32_t)a.n, a.type) / (float)a.steps;
             else if (i / (uint32_t)a.n == (uint32_t)a.steps - 1)
-                d = get(a.in, i % (uint32_t)a.n, a.half);
-            put(a.out, i, d, a.half);
+                d = get(a.in, i % (uint32_t)a.n, a.type);
+            put(a.out, i, d, a.type);
         }
     }
 }
@@ -578,12 +621,12 @@ DEVICE int does_count(const engine_loss_args *a, int64_t row) {
 
 /* Factor of all gradients: a mean over the rows that count, and f16's scale. */
 DEVICE double share_of(const engine_loss_args *a) {
-    const double scale = a->half ? (double)AT(const engine_tally, a->tally)->scale : 1;
+    const double scale = a->type == ENGINE_F16 ? (double)AT(const engine_tally, a->tally)->scale : 1;
     return AT(const engine_step, a->step)->share * scale;
 }
 
 DEVICE void put_gradient(const engine_loss_args *a, int64_t i, double value) {
-    if (a->gradient) put(a->gradient, i, (float)value, a->half);
+    if (a->gradient) put(a->gradient, i, (float)value, a->type);
 }
 
 /* One block per row. */
@@ -603,14 +646,14 @@ KERNEL(engine_loss_classes, engine_loss_args) {
         }
         return;
     }
-    int64_t label = integer_at(a.label, row * a.label_row, a.label_source);
+    int64_t label = integer_at(a.label, row * a.label_row, a.label_type);
     const int bad = label < 0 || label >= a.n;
     if (bad) label = 0;
     THREADS {
         float top = -INFINITY;
         int32_t place = a.n;
         for (int i = t; i < a.n; i += ENGINE_BLOCK) {
-            const float x = get(a.outputs, at + i, a.half);
+            const float x = get(a.outputs, at + i, a.type);
             if (x > top || place == a.n) {
                 place = i;
                 top = x > top ? x : top;
@@ -633,7 +676,7 @@ KERNEL(engine_loss_classes, engine_loss_args) {
     THREADS {
         double sum = 0;
         for (int i = t; i < a.n; i += ENGINE_BLOCK)
-            sum += exp((double)get(a.outputs, at + i, a.half) - (double)tops[0]);
+            sum += exp((double)get(a.outputs, at + i, a.type) - (double)tops[0]);
         sums[t] = sum;
     }
     MEET;
@@ -642,12 +685,12 @@ KERNEL(engine_loss_classes, engine_loss_args) {
     THREADS {
         for (int i = t; i < a.n && a.gradient; i += ENGINE_BLOCK)
             put_gradient(&a, at + i,
-                         (exp((double)get(a.outputs, at + i, a.half) - (double)tops[0]) / sums[0] -
+                         (exp((double)get(a.outputs, at + i, a.type) - (double)tops[0]) / sums[0] -
                           (i == label ? 1 : 0)) *
                              share);
         if (t == 0) {
             AT(double, a.losses)
-            [row] = log(sums[0]) + (double)tops[0] - (double)get(a.outputs, at + label, a.half);
+            [row] = log(sums[0]) + (double)tops[0] - (double)get(a.outputs, at + label, a.type);
             AT(int32_t, a.correct)[row] = places[0] == label;
             if (bad) MIN_OF(&AT(engine_tally, a.tally)->bad_label, (unsigned long long)row);
         }
@@ -664,8 +707,8 @@ KERNEL(engine_loss_squares, engine_loss_args) {
         for (int i = t; i < a.n; i += ENGINE_BLOCK) {
             double d = 0;
             if (counts)
-                d = (double)get(a.outputs, at + i, a.half) -
-                    number_at(a.label, row * a.label_row + i * a.label_feature, a.label_source);
+                d = (double)get(a.outputs, at + i, a.type) -
+                    number_at(a.label, row * a.label_row + i * a.label_feature, a.label_type);
             sum += d * d;
             put_gradient(&a, at + i, counts ? 2 * (double)a.factor * d / a.n * share : 0);
         }
@@ -689,12 +732,12 @@ DEVICE uint32_t find_failure(const engine_loss_args *a, engine_tally *tally, dou
         tally->place = (int32_t)(tally->bad_id & 0xffffffffu);
         tally->value =
             integer_at(ids->from, tally->row * ids->row_stride + tally->place * ids->step_stride,
-                       ids->wide ? ENGINE_FROM_I64 : ENGINE_FROM_I32);
+                       ids->wide ? ENGINE_I64 : ENGINE_I32);
         return ENGINE_BAD_ID;
     }
     if (tally->bad_label != ENGINE_NO_PLACE) {
         tally->row = (int32_t)tally->bad_label;
-        tally->value = integer_at(a->label, tally->row * a->label_row, a->label_source);
+        tally->value = integer_at(a->label, tally->row * a->label_row, a->label_type);
         return ENGINE_BAD_LABEL;
     }
     if (IS_FINITE(loss)) return ENGINE_FINE;
@@ -759,7 +802,7 @@ DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i
                    float scale) {
     const int64_t at = (int64_t)p->first + i, place = piece_place(p, i);
     float *weight = AT(float, a->weights) + at, w = *weight;
-    float g = get(p->gradient, place, p->gradient_half);
+    float g = get(p->gradient, place, p->gradient_type);
     if (a->scaled) g /= scale;
     if (p->decays) g += a->decay * w;
     if (a->mode == ENGINE_PARAMS_ADAM) {
@@ -778,7 +821,7 @@ DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i
         w += m;
     }
     *weight = w;
-    if (p->compute) put(p->compute, place, w, p->compute_half);
+    if (p->compute) put(p->compute, place, w, p->compute_type);
 }
 
 /* One block per chunk of a piece. */
@@ -800,9 +843,9 @@ KERNEL(engine_params, engine_params_args) {
             } else if (a.mode == ENGINE_PARAMS_SPREAD) {
                 if (p->compute)
                     put(p->compute, piece_place(p, i),
-                        AT(const float, a.weights)[(int64_t)p->first + i], p->compute_half);
+                        AT(const float, a.weights)[(int64_t)p->first + i], p->compute_type);
             } else {
-                const float g = get(p->gradient, piece_place(p, i), p->gradient_half);
+                const float g = get(p->gradient, piece_place(p, i), p->gradient_type);
                 if (a.mode == ENGINE_PARAMS_GATHER) AT(float, a.out)
                 [(int64_t)(p->first - a.out_first) + i] = a.scaled ? g / tally->used : g;
                 else if (!IS_FINITE(g)) tally->overflow = 1;
@@ -866,14 +909,14 @@ KERNEL(engine_gru_gates, engine_gru_args) {
                         *more = AT(const float, a.bias_state);
             float over[2];
             for (int g = 0; g < 2; g++) {
-                over[g] = get(a.over_input, at + g * a.units, a.half) + bias[g * a.units + u] +
+                over[g] = get(a.over_input, at + g * a.units, a.type) + bias[g * a.units + u] +
                           more[g * a.units + u];
-                if (a.before) over[g] += get(a.over_state, at + g * a.units, a.half);
+                if (a.before) over[g] += get(a.over_state, at + g * a.units, a.type);
             }
             const float r = sigmoid(over[0]);
-            put(a.r, i, r, a.half);
-            put(a.z, i, sigmoid(over[1]), a.half);
-            put(a.aid, i, a.before ? r * get(a.before, i, a.half) : 0, a.half);
+            put(a.r, i, r, a.type);
+            put(a.z, i, sigmoid(over[1]), a.type);
+            put(a.aid, i, a.before ? r * get(a.before, i, a.type) : 0, a.type);
         }
     }
 }
@@ -885,14 +928,14 @@ KERNEL(engine_gru_state, engine_gru_args) {
         if (i < (int64_t)a.rows * a.units) {
             const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
             const int64_t at = row * 3 * a.units + 2 * a.units + u;
-            float over = get(a.over_input, at, a.half) +
+            float over = get(a.over_input, at, a.type) +
                          AT(const float, a.bias_input)[2 * a.units + u] +
                          AT(const float, a.bias_state)[2 * a.units + u];
-            if (a.before) over += get(a.over_state, at, a.half);
-            const float n = tanhf(over), z = get(a.z, i, a.half);
-            const float h = a.before ? get(a.before, i, a.half) : 0;
-            put(a.cell, i, n, a.half);
-            put(a.after, i, (1 - z) * n + z * h, a.half);
+            if (a.before) over += get(a.over_state, at, a.type);
+            const float n = tanhf(over), z = get(a.z, i, a.type);
+            const float h = a.before ? get(a.before, i, a.type) : 0;
+            put(a.cell, i, n, a.type);
+            put(a.after, i, (1 - z) * n + z * h, a.type);
         }
     }
 }
@@ -905,12 +948,12 @@ KERNEL(engine_gru_back, engine_gru_args) {
         if (i < (int64_t)a.rows * a.units) {
             const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
             const int64_t at = row * 3 * a.units + u;
-            const float z = get(a.z, i, a.half), n = get(a.cell, i, a.half);
-            const float h = a.before ? get(a.before, i, a.half) : 0;
-            const float d = get(a.d_after, i, a.half) + AT(const float, a.d_state)[i];
+            const float z = get(a.z, i, a.type), n = get(a.cell, i, a.type);
+            const float h = a.before ? get(a.before, i, a.type) : 0;
+            const float d = get(a.d_after, i, a.type) + AT(const float, a.d_state)[i];
             const float d_z = d * (h - n) * z * (1 - z), d_n = d * (1 - z) * (1 - n * n);
-            put(a.d_gates, at + a.units, d_z, a.half);
-            put(a.d_gates, at + 2 * a.units, d_n, a.half);
+            put(a.d_gates, at + a.units, d_z, a.type);
+            put(a.d_gates, at + 2 * a.units, d_n, a.type);
             AT(float, a.d_state)[i] = d * z;
         }
     }
@@ -923,10 +966,10 @@ KERNEL(engine_gru_back_reset, engine_gru_args) {
         if (i < (int64_t)a.rows * a.units) {
             const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
             const int64_t at = row * 3 * a.units + u;
-            const float r = get(a.r, i, a.half), d_aid = AT(const float, a.d_aid)[i];
-            const float h = a.before ? get(a.before, i, a.half) : 0;
+            const float r = get(a.r, i, a.type), d_aid = AT(const float, a.d_aid)[i];
+            const float h = a.before ? get(a.before, i, a.type) : 0;
             const float d_r = d_aid * h * r * (1 - r);
-            put(a.d_gates, at, d_r, a.half);
+            put(a.d_gates, at, d_r, a.type);
             AT(float, a.d_state)[i] += d_aid * r;
         }
     }

@@ -3,8 +3,8 @@
  * keep on the device between steps. Read by C11, by nvcc (engine_kernels.cu), and by the kernels' C
  * twins.
  *
- * Addresses are device addresses; 0 = none. Numbers are f32, or f16 if `half` is set. Strides and
- * offsets count elements.
+ * Addresses are device addresses; 0 = none. Numbers are of `type`: ENGINE_F32,
+ * ENGINE_F16 or ENGINE_BF16. Strides and offsets count elements.
  */
 #ifndef ENGINE_CUDA_KERNEL_ARGS_H
 #define ENGINE_CUDA_KERNEL_ARGS_H
@@ -59,18 +59,18 @@ typedef struct engine_tally {
     uint32_t overflow, n_good, n_skipped, reserved;
 } engine_tally;
 
+typedef enum engine_type {
+    ENGINE_F32,
+    ENGINE_F16,
+    ENGINE_F64,
+    ENGINE_U8,
+    ENGINE_I32,
+    ENGINE_I64,
+    ENGINE_BF16
+} engine_type;
+
 /* A copy of numbers into another layout: [rows, d0, d1, d2] by strides, from any type. Rows from
  * n_rows on become zero. */
-typedef enum engine_source {
-    ENGINE_FROM_F32,
-    ENGINE_FROM_F16,
-    ENGINE_FROM_F64,
-    ENGINE_FROM_U8,
-    ENGINE_FROM_I32,
-    ENGINE_FROM_I64,
-    ENGINE_FROM_BF16
-} engine_source;
-
 typedef struct engine_copy_args {
     engine_address from, to;
     int64_t n; /* rows * d0 * d1 * d2 */
@@ -78,8 +78,7 @@ typedef struct engine_copy_args {
     int64_t from_row, from_strides[3];
     int64_t to_row, to_strides[3];
     int32_t n_rows;
-    int32_t source; /* engine_source */
-    int32_t half;   /* of `to` */
+    int32_t from_type, to_type;
     int32_t unused;
 } engine_copy_args;
 
@@ -113,7 +112,7 @@ typedef struct engine_map_args {
     engine_address bias, step;
     int64_t n;
     int32_t b, c;
-    int32_t order, activation, half;
+    int32_t order, activation, type;
     int32_t channels; /* real channels; the others are padding and stay zero */
     int32_t block;    /* dropout: channels rounded up to 16 */
     uint32_t threshold;
@@ -124,14 +123,14 @@ typedef struct engine_map_args {
     int32_t unused;
 } engine_map_args;
 
-/* Maxpool. Backward: in holds the values; goes from d_out to d_in. */
+/* Pooling. Backward: in holds the values; goes from d_out to d_in. */
 typedef struct engine_pool_args {
     engine_address in, out, d_out, d_in;
     int64_t n; /* outputs; backward with windows that overlap, inputs */
     int32_t channels, height, width, out_height, out_width, size, stride, pad;
-    int32_t order, half;
+    int32_t order, type;
     int32_t lanes; /* of a thread: 1, or ENGINE_LANES channels */
-    int32_t unused;
+    int32_t mean;  /* of a window's pixels inside the image; else the largest */
 } engine_pool_args;
 
 /* Sums over rows: out[c] = sum over outer, inner of in[outer, c, inner]. Computed in `chunks` parts
@@ -140,13 +139,13 @@ typedef struct engine_sums_args {
     engine_address in, partial, out;
     int64_t outer;
     int32_t channels, inner, chunks, n_out;
-    int32_t half, unused;
+    int32_t type, unused;
 } engine_sums_args;
 
 typedef struct engine_embedding_args {
     engine_address ids, weight, values; /* values: the output, or its gradient */
     engine_address gradient, first, count;
-    int32_t positions, units, half, unused;
+    int32_t positions, units, type, unused;
 } engine_embedding_args;
 
 /* Mean over steps, and backward: an equal share for every step, or everything to the last one. */
@@ -156,7 +155,7 @@ typedef struct engine_steps_args {
          * round. */
         out;
     int64_t n; /* rows * features */
-    int32_t steps, half;
+    int32_t steps, type;
     int32_t last, unused;
 } engine_steps_args;
 
@@ -166,8 +165,8 @@ typedef struct engine_loss_args {
     engine_address outputs, gradient, label;
     engine_address step, tally, losses, correct; /* f64, i32 [rows] */
     int64_t label_row, label_feature;            /* strides */
-    int32_t label_source;                        /* engine_source */
-    int32_t kind, n, rows, n_rows, half;
+    int32_t label_type;                          /* engine_type */
+    int32_t kind, n, rows, n_rows, type;
     float factor; /* of the squares: 1 or a half */
     int32_t has_ids;
     engine_ids_args ids; /* if the net has ids: to report what was wrong */
@@ -183,7 +182,7 @@ typedef struct engine_piece {
     int64_t strides[4];
     int32_t dims[3];
     int32_t plain; /* 1 = number i is at i */
-    int32_t gradient_half, compute_half;
+    int32_t gradient_type, compute_type;
     int32_t decays;
     int32_t unused;
 } engine_piece;
@@ -229,7 +228,7 @@ typedef struct engine_gru_args {
     engine_address d_after;         /* the gradient of the step's output */
     engine_address d_state, d_aid;  /* f32: of h, carried from step to step; of r * h */
     engine_address d_gates;         /* [rows, 3 units]: of the sums; the same over x and over h */
-    int32_t rows, units, half, unused;
+    int32_t rows, units, type, unused;
 } engine_gru_args;
 
 #endif

@@ -499,14 +499,15 @@ static void test_checkpoint(const char *backend) {
 
 /* Ranks with a GPU each add their gradients there, and get the bits of those that share one. */
 static void test_own_gpus(void) {
-    static const int32_t precisions[] = {ITER_PRECISION_F32, ITER_PRECISION_F16};
+    static const int32_t precisions[] = {ITER_PRECISION_F32, ITER_PRECISION_F16,
+                                         ITER_PRECISION_BF16};
 #ifdef __SANITIZE_THREAD__ /* each takes a minute there, with nothing new for the threads */
     const size_t n = 1;
 #else
     const size_t n = n_models("cuda");
 #endif
     for (size_t m = 0; m < n; m++)
-        for (int p = 0; p < (n > 1 ? 2 : 1); p++) {
+        for (int p = 0; p < (n == 1 ? 1 : m == 0 ? 3 : 2); p++) {
             job j = {.model = models[m],
                      .backend = "cuda",
                      .global_batch = 12,

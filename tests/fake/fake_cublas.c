@@ -59,7 +59,8 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
 }
 
 typedef struct product {
-    bool trans_a, trans_b, half, c_half, tf32;
+    bool trans_a, trans_b, tf32;
+    engine_type type, c_type;
     int m, n, k, lda, ldb, ldc;
     float alpha, beta;
     const void *a, *b;
@@ -72,48 +73,59 @@ static void run_product(void *state) {
         for (int64_t i = 0; i < p->m; i++) {
             double sum = 0;
             for (int64_t k = 0; k < p->k; k++)
-                sum += fake_factor(p->a, p->trans_a ? i * p->lda + k : k * p->lda + i, p->half,
+                sum += fake_factor(p->a, p->trans_a ? i * p->lda + k : k * p->lda + i, p->type,
                                    p->tf32) *
-                       fake_factor(p->b, p->trans_b ? k * p->ldb + j : j * p->ldb + k, p->half,
+                       fake_factor(p->b, p->trans_b ? k * p->ldb + j : j * p->ldb + k, p->type,
                                    p->tf32);
             sum *= (double)p->alpha;
-            if (p->beta != 0) sum += (double)p->beta * fake_number(p->c, j * p->ldc + i, p->c_half);
-            fake_put(p->c, j * p->ldc + i, sum, p->c_half);
+            if (p->beta != 0) sum += (double)p->beta * fake_number(p->c, j * p->ldc + i, p->c_type);
+            fake_put(p->c, j * p->ldc + i, sum, p->c_type);
         }
 }
 
+static bool is_type(cudaDataType type) {
+    return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF;
+}
+
+static engine_type type_of(cudaDataType type) {
+    return type == CUDA_R_16F ? ENGINE_F16 : type == CUDA_R_16BF ? ENGINE_BF16 : ENGINE_F32;
+}
+
 /* Bytes that a matrix of `rows` numbers in each of `columns` spans. */
-static size_t span(int rows, int columns, int ld, bool half) {
-    return ((size_t)(columns - 1) * (size_t)ld + (size_t)rows) * (half ? 2 : 4);
+static size_t span(int rows, int columns, int ld, engine_type type) {
+    return ((size_t)(columns - 1) * (size_t)ld + (size_t)rows) * fake_bytes(type);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t trans_a,
                             cublasOperation_t trans_b, int m, int n, int k, const void *alpha,
-                            const void *a, cudaDataType a_type, int lda, const void *b,
-                            cudaDataType b_type, int ldb, const void *beta, void *c,
-                            cudaDataType c_type, int ldc, cublasComputeType_t compute,
+                            const void *a, cudaDataType type_of_a, int lda, const void *b,
+                            cudaDataType type_of_b, int ldb, const void *beta, void *c,
+                            cudaDataType type_of_c, int ldc, cublasComputeType_t compute,
                             cublasGemmAlgo_t algo) {
     static const char name[] = "cublasGemmEx";
     BEGIN(name);
-    const bool half = a_type == CUDA_R_16F, c_half = c_type == CUDA_R_16F;
+    const engine_type type = type_of(type_of_a), c_type = type_of(type_of_c);
     const int a_rows = trans_a ? k : m, b_rows = trans_b ? n : k;
     if (!fake_check(handle && handle->has_stream, name, "no stream") ||
         !fake_check(m > 0 && n > 0 && k > 0, name, "an empty product") ||
         !fake_check(lda >= a_rows && ldb >= b_rows && ldc >= m, name, "a leading dimension") ||
-        !fake_check(a_type == b_type && (a_type == CUDA_R_32F || half), name, "types") ||
-        !fake_check(c_type == CUDA_R_32F || (c_half && half), name, "the type of c") ||
+        !fake_check(type_of_a == type_of_b && is_type(type_of_a) && is_type(type_of_c), name,
+                    "types") ||
+        !fake_check(c_type == ENGINE_F32 || c_type == type, name, "the type of c") ||
         !fake_check(compute == CUBLAS_COMPUTE_32F ||
-                        (compute == CUBLAS_COMPUTE_32F_FAST_TF32 && !half),
+                        (compute == CUBLAS_COMPUTE_32F_FAST_TF32 && type == ENGINE_F32),
                     name, "the kind of arithmetic") ||
         !fake_check(algo == CUBLAS_GEMM_DEFAULT, name, "the algorithm") ||
-        !fake_check_memory(a, span(a_rows, trans_a ? m : k, lda, half), half ? 2 : 4, name, "a") ||
-        !fake_check_memory(b, span(b_rows, trans_b ? k : n, ldb, half), half ? 2 : 4, name, "b") ||
-        !fake_check_memory(c, span(m, n, ldc, c_half), c_half ? 2 : 4, name, "c"))
+        !fake_check_memory(a, span(a_rows, trans_a ? m : k, lda, type), fake_bytes(type), name,
+                           "a") ||
+        !fake_check_memory(b, span(b_rows, trans_b ? k : n, ldb, type), fake_bytes(type), name,
+                           "b") ||
+        !fake_check_memory(c, span(m, n, ldc, c_type), fake_bytes(c_type), name, "c"))
         return CUBLAS_STATUS_INVALID_VALUE;
     product p = {.trans_a = trans_a == CUBLAS_OP_T,
                  .trans_b = trans_b == CUBLAS_OP_T,
-                 .half = half,
-                 .c_half = c_half,
+                 .type = type,
+                 .c_type = c_type,
                  .tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32,
                  .m = m,
                  .n = n,

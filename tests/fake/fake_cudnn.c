@@ -1,6 +1,6 @@
 /*
  * fake_cudnn.c - libcudnn.so.9 for tests: descriptors, and queries about the library itself.
- * Convolution and pooling are in fake_cudnn_images.c, the gru in fake_cudnn_gru.c.
+ * Convolution is in fake_cudnn_images.c, the gru in fake_cudnn_gru.c.
  *
  * When a handle is made, it also registers the twins of the engine's kernels with the fake driver,
  * so that programs which know nothing of fakes can train on it.
@@ -32,7 +32,7 @@ cudnnStatus_t fake__dnn_launch(cudnnHandle_t handle, void (*run)(void *state), c
 }
 
 size_t fake__tensor_bytes(const struct cudnnTensorStruct *tensor) {
-    size_t n = tensor->half ? 2 : 4;
+    size_t n = fake_bytes(tensor->type);
     for (int i = 0; i < tensor->n_dims; i++)
         n *= (size_t)tensor->dims[i];
     return n;
@@ -59,7 +59,6 @@ OBJECT(cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor, cudnnTensorDes
 OBJECT(cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor, cudnnFilterDescriptor_t)
 OBJECT(cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor,
        cudnnConvolutionDescriptor_t)
-OBJECT(cudnnCreatePoolingDescriptor, cudnnDestroyPoolingDescriptor, cudnnPoolingDescriptor_t)
 OBJECT(cudnnCreateDropoutDescriptor, cudnnDestroyDropoutDescriptor, cudnnDropoutDescriptor_t)
 OBJECT(cudnnCreateRNNDescriptor, cudnnDestroyRNNDescriptor, cudnnRNNDescriptor_t)
 OBJECT(cudnnCreateRNNDataDescriptor, cudnnDestroyRNNDataDescriptor, cudnnRNNDataDescriptor_t)
@@ -90,7 +89,13 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, CUstream stream) {
 /* ---- Descriptions ---------------------------------------------------------------------------- */
 
 static bool is_type(cudnnDataType_t type) {
-    return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_HALF;
+    return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+}
+
+engine_type fake__type_of(cudnnDataType_t type) {
+    return type == CUDNN_DATA_HALF       ? ENGINE_F16
+           : type == CUDNN_DATA_BFLOAT16 ? ENGINE_BF16
+                                         : ENGINE_F32;
 }
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
@@ -101,7 +106,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
     CHECK(n > 0 && c > 0 && h > 0 && w > 0, "dimensions");
     *tensor = (struct cudnnTensorStruct){
         .set = true,
-        .half = type == CUDNN_DATA_HALF,
+        .type = fake__type_of(type),
         .n_dims = 4,
         .dims = {n, c, h, w},
         .strides = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
@@ -113,7 +118,7 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDa
     BEGIN("cudnnSetTensorNdDescriptor");
     CHECK(tensor && is_type(type) && n_dims >= 3 && n_dims <= 4 && dims && strides, "arguments");
     *tensor =
-        (struct cudnnTensorStruct){.set = true, .half = type == CUDNN_DATA_HALF, .n_dims = n_dims};
+        (struct cudnnTensorStruct){.set = true, .type = fake__type_of(type), .n_dims = n_dims};
     memcpy(tensor->dims, dims, (size_t)n_dims * sizeof(*dims));
     memcpy(tensor->strides, strides, (size_t)n_dims * sizeof(*strides));
     return CUDNN_STATUS_SUCCESS;
@@ -124,7 +129,9 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, int cap
                                          int *strides) {
     BEGIN("cudnnGetTensorNdDescriptor");
     CHECK(tensor && tensor->set, "a tensor that was not set");
-    *type = tensor->half ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+    *type = tensor->type == ENGINE_F16    ? CUDNN_DATA_HALF
+            : tensor->type == ENGINE_BF16 ? CUDNN_DATA_BFLOAT16
+                                          : CUDNN_DATA_FLOAT;
     *n_dims = tensor->n_dims;
     for (int i = 0; i < capacity && i < tensor->n_dims; i++) {
         dims[i] = tensor->dims[i];
@@ -138,7 +145,7 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
     BEGIN("cudnnSetFilter4dDescriptor");
     CHECK(filter && is_type(type), "type");
     *filter = (struct cudnnFilterStruct){
-        true, type == CUDNN_DATA_HALF, format == CUDNN_TENSOR_NHWC, k, c, h, w};
+        true, format == CUDNN_TENSOR_NHWC, fake__type_of(type), k, c, h, w};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -158,17 +165,6 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cud
     BEGIN("cudnnSetConvolutionMathType");
     CHECK(conv && conv->set, "a convolution that was not set");
     conv->math = math;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t pool, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int height, int width,
-                                          int pad_h, int pad_w, int stride_h, int stride_w) {
-    BEGIN("cudnnSetPooling2dDescriptor");
-    CHECK(pool && mode == CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING && nan == CUDNN_PROPAGATE_NAN,
-          "mode");
-    CHECK(pad_h < height && pad_w < width, "padding as wide as the window");
-    *pool = (struct cudnnPoolingStruct){true, height, width, pad_h, pad_w, stride_h, stride_w};
     return CUDNN_STATUS_SUCCESS;
 }
 

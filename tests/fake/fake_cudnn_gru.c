@@ -30,7 +30,7 @@ typedef struct gru_op {
 /* ---- Weights --------------------------------------------------------------------------------- */
 
 static size_t number_bytes(const struct cudnnRNNStruct *rnn) {
-    return rnn->half ? 2 : 4;
+    return fake_bytes(rnn->type);
 }
 
 static int columns_of(const struct cudnnRNNStruct *rnn, int which) {
@@ -60,16 +60,16 @@ static size_t matrix_at(const struct cudnnRNNStruct *rnn, int which) {
 
 static double weight(const gru_op *op, int which, int u, int column) {
     return fake_factor((const char *)op->weights + matrix_at(&op->rnn, which),
-                       (int64_t)u * columns_of(&op->rnn, which) + column, op->rnn.half,
+                       (int64_t)u * columns_of(&op->rnn, which) + column, op->rnn.type,
                        op->rnn.tf32);
 }
 
 static double factor(const gru_op *op, const void *from, int64_t at) {
-    return fake_factor(from, at, op->rnn.half, op->rnn.tf32);
+    return fake_factor(from, at, op->rnn.type, op->rnn.tf32);
 }
 
 static double bias(const gru_op *op, int which, int u) {
-    return fake_number((const char *)op->weights + bias_at(&op->rnn, which), u, op->rnn.half);
+    return fake_number((const char *)op->weights + bias_at(&op->rnn, which), u, op->rnn.type);
 }
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t algo,
@@ -81,20 +81,20 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
                                        int32_t n_layers, cudnnDropoutDescriptor_t dropout,
                                        uint32_t flags) {
     BEGIN("cudnnSetRNNDescriptor_v8");
-    const bool half = type == CUDNN_DATA_HALF;
+    const bool narrow = type != CUDNN_DATA_FLOAT;
     CHECK(rnn && cell == CUDNN_GRU, "kind");
     CHECK(algo == CUDNN_RNN_ALGO_STANDARD || algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, "kind");
     CHECK(bias_mode == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL, "kind");
     CHECK(input == CUDNN_LINEAR_INPUT && n_layers == 1 && projection_size == hidden_size, "kind");
     CHECK(precision == CUDNN_DATA_FLOAT && flags == CUDNN_RNN_PADDED_IO_DISABLED, "kind");
-    CHECK(half ? math == CUDNN_TENSOR_OP_MATH : math != CUDNN_TENSOR_OP_MATH, "arithmetic");
+    CHECK(narrow ? math == CUDNN_TENSOR_OP_MATH : math != CUDNN_TENSOR_OP_MATH, "arithmetic");
     CHECK(dropout && dropout->set, "dropout");
     *rnn = (struct cudnnRNNStruct){true,
-                                   half,
+                                   fake__type_of(type),
                                    input_size,
                                    hidden_size,
                                    algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
-                                   !half && math != CUDNN_FMA_MATH};
+                                   !narrow && math != CUDNN_FMA_MATH};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -105,7 +105,7 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnData
     CHECK(data && layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED && lengths && !fill, "layout");
     for (int i = 0; i < batch; i++)
         CHECK(lengths[i] == steps, "a length");
-    *data = (struct cudnnRNNDataStruct){true, type == CUDNN_DATA_HALF, steps, batch, features};
+    *data = (struct cudnnRNNDataStruct){true, fake__type_of(type), steps, batch, features};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -145,9 +145,9 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
     *m = (char *)(uintptr_t)space + matrix_at(rnn, linear);
     *b = (char *)(uintptr_t)space + bias_at(rnn, linear);
     *m_desc = (struct cudnnTensorStruct){
-        true, rnn->half, 3, {1, rnn->units, columns, 0}, {rnn->units * columns, columns, 1, 0}};
+        true, rnn->type, 3, {1, rnn->units, columns, 0}, {rnn->units * columns, columns, 1, 0}};
     *b_desc = (struct cudnnTensorStruct){
-        true, rnn->half, 3, {1, rnn->units, 1, 0}, {rnn->units, 1, 1, 0}};
+        true, rnn->type, 3, {1, rnn->units, 1, 0}, {rnn->units, 1, 1, 0}};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -189,8 +189,8 @@ static void run_forward(void *state) {
                 const double z = sigmoid(sum_of(op, 1, u, op->x, x) + sum_of(op, 4, u, op->out, h));
                 const double q = sum_of(op, 5, u, op->out, h);
                 const double n = tanh(sum_of(op, 2, u, op->x, x) + r * q);
-                const double before = h >= 0 ? fake_number(op->out, h + u, op->rnn.half) : 0;
-                fake_put(op->out, at + u, (1 - z) * n + z * before, op->rnn.half);
+                const double before = h >= 0 ? fake_number(op->out, h + u, op->rnn.type) : 0;
+                fake_put(op->out, at + u, (1 - z) * n + z * before, op->rnn.type);
                 if (!op->training) continue;
                 *kept(op, 0, at + u) = (float)r;
                 *kept(op, 1, at + u) = (float)z;
@@ -211,7 +211,7 @@ static void back_sums(const gru_op *op, int64_t t, int64_t row, const double *d_
         const double r = (double)*kept(op, 0, at + u), z = (double)*kept(op, 1, at + u);
         const double n = (double)*kept(op, 2, at + u), q = (double)*kept(op, 3, at + u);
         const double before =
-            t > 0 ? fake_number(op->y, at - (int64_t)op->batch * units + u, op->rnn.half) : 0;
+            t > 0 ? fake_number(op->y, at - (int64_t)op->batch * units + u, op->rnn.type) : 0;
         const double d_n = d_h[u] * (1 - z) * (1 - n * n);
         const double d_z = d_h[u] * (before - n) * z * (1 - z);
         const double d_r = d_n * q * r * (1 - r);
@@ -233,7 +233,7 @@ static void run_by_data(void *state) {
         for (int64_t t = op->steps - 1; t >= 0; t--) {
             const int64_t at = (t * op->batch + row) * units;
             for (int u = 0; u < units; u++)
-                d_h[u] = d_before[u] + fake_number(op->dy, at + u, op->rnn.half);
+                d_h[u] = d_before[u] + fake_number(op->dy, at + u, op->rnn.type);
             back_sums(op, t, row, d_h);
             for (int i = 0; i < units; i++) {
                 d_before[i] = d_h[i] * (double)*kept(op, 1, at + i);
@@ -247,7 +247,7 @@ static void run_by_data(void *state) {
                 for (int u = 0; u < units; u++)
                     for (int gate = 0; gate < 3; gate++)
                         sum += kept_factor(op, 4 + gate, at + u) * weight(op, gate, u, i);
-                fake_put(op->out, (t * op->batch + row) * op->rnn.input + i, sum, op->rnn.half);
+                fake_put(op->out, (t * op->batch + row) * op->rnn.input + i, sum, op->rnn.type);
             }
         }
     }
@@ -255,8 +255,8 @@ static void run_by_data(void *state) {
     free(d_h);
 }
 
-static void add(void *to, int64_t at, double value, bool half) {
-    fake_put(to, at, value + fake_number(to, at, half), half);
+static void add(void *to, int64_t at, double value, engine_type type) {
+    fake_put(to, at, value + fake_number(to, at, type), type);
 }
 
 static void run_by_weights(void *state) {
@@ -272,14 +272,14 @@ static void run_by_weights(void *state) {
             double sum = 0;
             for (int64_t at = 0; at < n; at++)
                 sum += (double)*kept(op, 4 + which, at * units + u);
-            add(base + bias_at(&op->rnn, which), u, sum, op->rnn.half);
+            add(base + bias_at(&op->rnn, which), u, sum, op->rnn.type);
             for (int i = 0; i < columns; i++) {
                 sum = 0;
                 for (int64_t at = which < 3 ? 0 : op->batch; at < n; at++)
                     sum += kept_factor(op, 4 + which, at * units + u) *
                            (which < 3 ? factor(op, op->x, at * columns + i)
                                       : factor(op, op->y, (at - op->batch) * columns + i));
-                add(base + matrix_at(&op->rnn, which), (int64_t)u * columns + i, sum, op->rnn.half);
+                add(base + matrix_at(&op->rnn, which), (int64_t)u * columns + i, sum, op->rnn.type);
             }
         }
     op->reserve[0] = 0;
@@ -289,7 +289,7 @@ static void run_by_weights(void *state) {
 
 static size_t data_bytes(cudnnRNNDataDescriptor_t data) {
     return (size_t)data->steps * (size_t)data->batch * (size_t)data->features *
-           (data->half ? 2 : 4);
+           (fake_bytes(data->type));
 }
 
 static cudnnStatus_t check_gru(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -301,7 +301,7 @@ static cudnnStatus_t check_gru(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
     CHECK(x->steps == y->steps && x->batch == y->batch, "steps");
     CHECK(h->n_dims == 3 && h->dims[0] == 1 && h->dims[1] == x->batch && h->dims[2] == rnn->units,
           "the state");
-    CHECK(x->half == rnn->half && y->half == rnn->half && h->half == rnn->half, "types");
+    CHECK(x->type == rnn->type && y->type == rnn->type && h->type == rnn->type, "types");
     CHECK(weight_bytes == bias_at(rnn, -1), "the weights' size");
     CHECK_MEMORY(lengths, (size_t)x->batch * sizeof(int32_t));
     return CUDNN_STATUS_SUCCESS;

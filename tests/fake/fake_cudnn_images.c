@@ -1,5 +1,5 @@
 /*
- * fake_cudnn_images.c - convolution and average pooling by naive loops, and the choice of
+ * fake_cudnn_images.c - convolution by naive loops, and the choice of
  * algorithms.
  *
  * It offers these algorithms, best first: one that is not deterministic, one that does not work,
@@ -64,8 +64,8 @@ static void over_products(const conv_op *op,
 
 /* CUDNN_DEFAULT_MATH lets f32 be TF32. */
 static double factor(const conv_op *op, const void *at, int64_t i) {
-    const bool half = op->x_desc.half;
-    return fake_factor(at, i, half, !half && op->conv.math != CUDNN_FMA_MATH);
+    const engine_type type = op->x_desc.type;
+    return fake_factor(at, i, type, type == ENGINE_F32 && op->conv.math != CUDNN_FMA_MATH);
 }
 
 static void to_y(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
@@ -83,18 +83,18 @@ static void to_w(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t 
 static void run_sums(const conv_op *op, size_t out_bytes,
                      void (*visit)(double *sums, const conv_op *op, int64_t x, int64_t w,
                                    int64_t y)) {
-    const bool half = op->x_desc.half;
-    const size_t n = out_bytes / (half ? 2 : 4);
+    const engine_type type = op->x_desc.type;
+    const size_t n = out_bytes / fake_bytes(type);
     double *sums = calloc(n, sizeof(*sums));
     spoil(op);
     over_products(op, visit, sums);
     for (size_t i = 0; i < n; i++)
-        fake_put(op->out, (int64_t)i, sums[i], half);
+        fake_put(op->out, (int64_t)i, sums[i], type);
     free(sums);
 }
 
 static size_t filter_bytes(const struct cudnnFilterStruct *f) {
-    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * (f->half ? 2 : 4);
+    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * fake_bytes(f->type);
 }
 
 static void run_forward(void *state) {
@@ -119,14 +119,14 @@ static cudnnStatus_t check_shapes(cudnnHandle_t handle, cudnnTensorDescriptor_t 
                                   cudnnTensorDescriptor_t y) {
     CHECK(handle && x && w && conv && y, "null");
     CHECK(x->set && w->set && conv->set && y->set, "a descriptor that was not set");
-    CHECK(x->half == w->half && x->half == y->half, "types");
+    CHECK(x->type == w->type && x->type == y->type, "types");
     CHECK((x->strides[1] == 1 && x->dims[1] > 1) == (w->last && x->dims[1] > 1) ||
               x->dims[2] * x->dims[3] == 1,
           "formats");
     CHECK(x->dims[0] == y->dims[0] && x->dims[1] == w->c && y->dims[1] == w->k, "channels");
     CHECK(y->dims[2] == (x->dims[2] + 2 * conv->pad_h - w->h) / conv->stride_h + 1, "height");
     CHECK(y->dims[3] == (x->dims[3] + 2 * conv->pad_w - w->w) / conv->stride_w + 1, "width");
-    CHECK(!x->half || conv->math == CUDNN_TENSOR_OP_MATH, "f16 is for tensor cores");
+    CHECK(x->type == ENGINE_F32 || conv->math == CUDNN_TENSOR_OP_MATH, "f16 is for tensor cores");
     CHECK(!w->last || w->c % 8 == 0, "tensor cores want channels by 8");
     return CUDNN_STATUS_SUCCESS;
 }
@@ -324,80 +324,4 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
     const conv_op op = {*x_desc, *dy_desc, *dw_desc, *conv,     x,
                         NULL,    dy,       dw,       workspace, workspace_bytes};
     return fake__dnn_launch(handle, run_by_filter, &op, sizeof(op));
-}
-
-/* ---- Pooling --------------------------------------------------------------------------------- */
-
-typedef struct pool_op {
-    struct cudnnTensorStruct x_desc, y_desc;
-    struct cudnnPoolingStruct pool;
-    const void *from;
-    void *to;
-    bool back;
-} pool_op;
-
-/* Window (oh, ow) of one channel: its mean, or its share passed back. */
-static void pool_window(const pool_op *op, double *sums, int64_t n, int64_t c, int64_t oh,
-                        int64_t ow) {
-    const struct cudnnPoolingStruct *p = &op->pool;
-    const int64_t top = oh * p->stride_h - p->pad_h, left = ow * p->stride_w - p->pad_w;
-    const int64_t y = at4(&op->y_desc, n, c, oh, ow);
-    int64_t count = 0;
-    double sum = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t h = top < 0 ? 0 : top; h < top + p->height && h < op->x_desc.dims[2]; h++)
-            for (int64_t w = left < 0 ? 0 : left; w < left + p->width && w < op->x_desc.dims[3];
-                 w++) {
-                const int64_t x = at4(&op->x_desc, n, c, h, w);
-                if (pass == 0)
-                    count++;
-                else if (op->back)
-                    sums[x] += fake_number(op->from, y, op->x_desc.half) / (double)count;
-                else
-                    sum += fake_number(op->from, x, op->x_desc.half);
-            }
-    if (!op->back) sums[y] = sum / (double)count;
-}
-
-static void run_pool(void *state) {
-    const pool_op *op = state;
-    const struct cudnnTensorStruct *to = op->back ? &op->x_desc : &op->y_desc;
-    const int *yd = op->y_desc.dims;
-    const size_t n = fake__tensor_bytes(to) / (to->half ? 2 : 4);
-    double *sums = calloc(n, sizeof(*sums));
-    for (int64_t i = 0; i < (int64_t)yd[0] * yd[1]; i++)
-        for (int64_t oh = 0; oh < yd[2]; oh++)
-            for (int64_t ow = 0; ow < yd[3]; ow++)
-                pool_window(op, sums, i / yd[1], i % yd[1], oh, ow);
-    for (size_t i = 0; i < n; i++)
-        fake_put(op->to, (int64_t)i, sums[i], to->half);
-    free(sums);
-}
-
-cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pool,
-                                  const void *alpha, cudnnTensorDescriptor_t x_desc, const void *x,
-                                  const void *beta, cudnnTensorDescriptor_t y_desc, void *y) {
-    BEGIN("cudnnPoolingForward");
-    TRY(check_plain(alpha, beta));
-    CHECK(pool && pool->set && x_desc && y_desc, "descriptors");
-    CHECK_MEMORY(x, fake__tensor_bytes(x_desc));
-    CHECK_MEMORY(y, fake__tensor_bytes(y_desc));
-    const pool_op op = {*x_desc, *y_desc, *pool, x, y, false};
-    return fake__dnn_launch(handle, run_pool, &op, sizeof(op));
-}
-
-cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pool,
-                                   const void *alpha, cudnnTensorDescriptor_t y_desc, const void *y,
-                                   cudnnTensorDescriptor_t dy_desc, const void *dy,
-                                   cudnnTensorDescriptor_t x_desc, const void *x, const void *beta,
-                                   cudnnTensorDescriptor_t dx_desc, void *dx) {
-    BEGIN("cudnnPoolingBackward");
-    TRY(check_plain(alpha, beta));
-    CHECK(pool && pool->set && x_desc && y_desc && dx_desc && dy_desc, "descriptors");
-    CHECK_MEMORY(x, fake__tensor_bytes(x_desc));
-    CHECK_MEMORY(y, fake__tensor_bytes(y_desc));
-    CHECK_MEMORY(dx, fake__tensor_bytes(dx_desc));
-    CHECK_MEMORY(dy, fake__tensor_bytes(dy_desc));
-    const pool_op op = {*dx_desc, *dy_desc, *pool, dy, dx, true};
-    return fake__dnn_launch(handle, run_pool, &op, sizeof(op));
 }

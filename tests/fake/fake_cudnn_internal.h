@@ -19,12 +19,14 @@ struct cudnnContext {
 };
 
 struct cudnnTensorStruct {
-    bool set, half;
+    bool set;
+    engine_type type;
     int n_dims, dims[4], strides[4];
 };
 
 struct cudnnFilterStruct {
-    bool set, half, last;
+    bool set, last;
+    engine_type type;
     int k, c, h, w;
 };
 
@@ -34,24 +36,21 @@ struct cudnnConvolutionStruct {
     cudnnMathType_t math;
 };
 
-struct cudnnPoolingStruct {
-    bool set;
-    int height, width, pad_h, pad_w, stride_h, stride_w;
-};
-
 struct cudnnDropoutStruct {
     bool set;
 };
 
 struct cudnnRNNStruct {
-    bool set, half;
+    bool set;
+    engine_type type;
     int input, units;
     bool small; /* CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H */
     bool tf32;
 };
 
 struct cudnnRNNDataStruct {
-    bool set, half;
+    bool set;
+    engine_type type;
     int steps, batch, features;
 };
 
@@ -71,6 +70,7 @@ extern fake_calls fake__dnn_calls;
 
 cudnnStatus_t fake__dnn_launch(cudnnHandle_t handle, void (*run)(void *state), const void *state,
                                size_t bytes);
+engine_type fake__type_of(cudnnDataType_t type);
 size_t fake__tensor_bytes(const struct cudnnTensorStruct *tensor);
 /* Registers the twins of the engine's kernels with the driver. */
 void fake__dnn_kernels(void);

@@ -34,16 +34,17 @@
 #define ADD_ONE(at)       ((void)++*(at))
 #define IS_FINITE(x)      isfinite(x)
 
-static inline float half_get(const uint16_t *at) {
-    return f32_from_f16(*at);
+static inline float f32_of_f16(uint16_t bits) {
+    return f32_from_f16(bits);
 }
-
-static inline float bf16_get(const uint16_t *at) {
-    return f32_from_bits((uint32_t)*at << 16);
+static inline float f32_of_bf16(uint16_t bits) {
+    return f32_from_bits((uint32_t)bits << 16);
 }
-
-static inline void half_put(uint16_t *at, float value) {
-    *at = f16_from_f32(value);
+static inline uint16_t f16_of_f32(float value) {
+    return f16_from_f32(value);
+}
+static inline uint16_t bf16_of_f32(float value) {
+    return bf16_from_f32(value);
 }
 
 /* Shared memory is set by thread 0 between two barriers, which gcc cannot see. */

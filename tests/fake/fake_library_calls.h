@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/cuda/kernel_args.h" /* engine_type */
 #include "tests/fake/fake_cuda.h"
 #include "tests/fake/fake_library.h"
 #include "transforms/pack/half.h"
@@ -136,8 +137,15 @@ static inline bool fake_check_memory(const void *at, size_t bytes, size_t alignm
     return ok;
 }
 
-static inline double fake_number(const void *at, int64_t i, bool half) {
-    return half ? (double)f32_from_f16(((const uint16_t *)at)[i]) : (double)((const float *)at)[i];
+static inline size_t fake_bytes(engine_type type) {
+    return type == ENGINE_F32 ? 4 : 2;
+}
+
+static inline double fake_number(const void *at, int64_t i, engine_type type) {
+    const uint16_t *narrow = at;
+    return type == ENGINE_F32   ? (double)((const float *)at)[i]
+           : type == ENGINE_F16 ? (double)f32_from_f16(narrow[i])
+                                : (double)f32_from_bits((uint32_t)narrow[i] << 16);
 }
 
 /* TF32: an f32 with 10 bits after the binary point, to the nearest, ties to even. */
@@ -153,16 +161,17 @@ static inline double fake_tf32(double number) {
 }
 
 /* A number as a factor of a product on tensor cores, or elsewhere. */
-static inline double fake_factor(const void *at, int64_t i, bool half, bool tf32) {
-    const double number = fake_number(at, i, half);
+static inline double fake_factor(const void *at, int64_t i, engine_type type, bool tf32) {
+    const double number = fake_number(at, i, type);
     return tf32 ? fake_tf32(number) : number;
 }
 
-static inline void fake_put(void *at, int64_t i, double value, bool half) {
-    if (half)
-        ((uint16_t *)at)[i] = f16_from_f32((float)value);
-    else
+static inline void fake_put(void *at, int64_t i, double value, engine_type type) {
+    if (type == ENGINE_F32)
         ((float *)at)[i] = (float)value;
+    else
+        ((uint16_t *)at)[i] =
+            type == ENGINE_F16 ? f16_from_f32((float)value) : bf16_from_f32((float)value);
 }
 
 #endif
