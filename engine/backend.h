@@ -26,9 +26,8 @@ typedef struct engine_backend_config {
     iter_communicator *sums_with;
     /* The next four are 0 or NULL unless ops->on_device. precision is an iter_precision. */
     int32_t precision;
-    int32_t algorithms;          /* iter_algorithms */
-    int32_t device;              /* ITER_DEVICE(n) */
-    const char *algorithms_file; /* borrowed for the call; NULL = none */
+    int32_t algorithms; /* iter_algorithms */
+    int32_t device;     /* ITER_DEVICE(n) */
 } engine_backend_config;
 
 typedef enum engine_run {

@@ -164,9 +164,6 @@ static iter_status check_device_options(const iter_trainer_options *opt,
         return iter__engine_fail(err, ITER_EINVAL,
                                  "unknown precision %d, algorithms %d or device %d", opt->precision,
                                  opt->algorithms, opt->device);
-    if (opt->algorithms_file && opt->algorithms == ITER_ALGORITHMS_DETERMINISTIC)
-        return iter__engine_fail(
-            err, ITER_EINVAL, "algorithms_file is for algorithms that are measured: tuned, fast");
     if (ops->on_device || (!opt->precision && !opt->algorithms && !opt->device)) return ITER_OK;
     return iter__engine_fail(
         err, ITER_EUNSUPPORTED,
@@ -184,7 +181,6 @@ static iter_status make_backend(iter_trainer *trainer, const iter_trainer_option
         .precision = opt->precision,
         .algorithms = opt->algorithms,
         .device = opt->device,
-        .algorithms_file = opt->algorithms_file,
     };
     void *state = iter__engine_alloc(1, trainer->ops->state_size);
     if (!state) return no_memory(err);

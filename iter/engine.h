@@ -106,7 +106,8 @@ typedef struct iter_embedding_options {
 /** Whether the reset gate is applied after or before the product with the state. */
 typedef enum iter_gru_reset {
     ITER_GRU_RESET_AFTER = 0, /* n = tanh(Wn x + bn + r * (Rn h + cn)), as cuDNN, PyTorch, MXNet */
-    ITER_GRU_RESET_BEFORE = 1 /* n = tanh(Wn x + bn + Rn (r * h) + cn), Cho et al. 2014 */
+    ITER_GRU_RESET_BEFORE =
+        1 /* n = tanh(Wn x + bn + Rn (r * h) + cn), Cho et al. 2014; not in the cuda backend */
 } iter_gru_reset;
 
 /** gru: [T, F] -> [T, units]; the first state is zeros; h' = (1 - z) n + z h. Parameters: input
@@ -187,7 +188,7 @@ typedef enum iter_algorithms {
      * Release 9.15 calls cuBLASLt instead and does not need it. */
     ITER_ALGORITHMS_DETERMINISTIC = 0,
     /* The fastest deterministic ones, measured when the trainer is created. Another trainer may
-     * pick others, unless both use the same algorithms_file. */
+     * pick others. */
     ITER_ALGORITHMS_TUNED = 1,
     /* The fastest of all, measured; they may sum in any order. */
     ITER_ALGORITHMS_FAST = 2
@@ -216,11 +217,6 @@ typedef struct iter_trainer_options {
     /* ITER_DEVICE(n). 0 = the device whose context is current in the calling thread, or device 0 if
      * there is none. Batches on a device must be on this one. */
     int32_t device;
-    /* With TUNED and FAST: a file that keeps the algorithms that were chosen, one line per kind of
-     * layer, GPU and cuDNN release. Trainers that name the same file measure nothing twice and use
-     * the same algorithms. The file need not exist; a new one replaces it as a whole. It adds the
-     * errors EIO and EFORMAT. NULL = no file. Borrowed for the call. */
-    const char *algorithms_file;
     /* Trains with the other ranks of the communicator, which must outlive the trainer; NULL =
      * alone. See "Several ranks". */
     iter_communicator *communicator;
@@ -230,7 +226,7 @@ typedef struct iter_trainer_options {
 } iter_trainer_options;
 
 #define ITER_TRAINER_OPTIONS_INIT \
-    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Plans the model for the batches of a loader, initialises the weights, and allocates all memory

@@ -9,17 +9,16 @@ static cudaDataType type_of(engine_type type) {
 }
 
 iter_status iter__blas_product(cuda_machine *m, const blas_product *p, iter_error *err) {
-    const float one = 1, beta = p->adds ? 1 : 0;
-    const int64_t lda = p->a_stride ? p->a_stride : p->a_transposed ? p->rows : p->inner;
-    const int64_t ldb = p->b_stride ? p->b_stride : p->b_transposed ? p->inner : p->columns;
-    const int64_t ldc = p->c_stride ? p->c_stride : p->columns;
+    const float one = 1, zero = 0;
+    const int64_t lda = p->a_transposed ? p->rows : p->inner;
+    const int64_t ldb = p->b_transposed ? p->inner : p->columns;
     const cudaDataType type = type_of(p->type);
     BLAS_CALL(m, err, cublasGemmEx,
               (m->blas.handle, p->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                p->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->columns, (int)p->rows,
                (int)p->inner, &one, iter__device_pointer(p->b), type, (int)ldb,
-               iter__device_pointer(p->a), type, (int)lda, &beta, iter__device_pointer(p->c),
-               type_of(p->c_type), (int)ldc,
+               iter__device_pointer(p->a), type, (int)lda, &zero, iter__device_pointer(p->c),
+               type_of(p->c_type), (int)p->columns,
                p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     return ITER_OK;
 }

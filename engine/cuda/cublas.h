@@ -11,17 +11,15 @@ static inline size_t iter__blas_workspace_bytes(const cuda_machine *machine) {
     return (size_t)(machine->capability >= 90 ? 32 : 4) << 20;
 }
 
-/* c [rows, columns] = a b + beta c, row-major. a is [rows, inner], or [inner, rows] if transposed;
+/* c [rows, columns] = a b, row-major and dense. a is [rows, inner], or [inner, rows] if transposed;
  * b is [inner, columns], or [columns, inner] if transposed. */
 typedef struct blas_product {
     CUdeviceptr a, b, c;
     int64_t rows, columns, inner;
-    int64_t a_stride, b_stride, c_stride; /* from row to row in memory; 0 = dense */
     bool a_transposed, b_transposed;
     engine_type type;   /* of a and b */
     engine_type c_type; /* that of a and b, or f32 */
     bool tf32;
-    bool adds; /* beta is 1, else 0 */
 } blas_product;
 
 iter_status iter__blas_product(cuda_machine *machine, const blas_product *product, iter_error *err);

@@ -6,6 +6,7 @@
  * not document either. Besides, the layers after it can then work in place.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/cuda/cuda_plan.h"
 #include "engine/engine_error.h"
@@ -83,20 +84,15 @@ static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err)
     return ITER_OK;
 }
 
-/* Everything that the choice depends on. */
-static void key_of(const cuda_plan *plan, const cuda_node *node, char out[CUDA_KEY_MAX]) {
-    const dnn_images s = images_of(plan, node);
-    const cuda_numbers *n = &plan->numbers;
-    snprintf(out, CUDA_KEY_MAX,
-             "%s; cuDNN %zu; %s %s %s; %lldx%lldx%lldx%lld to %lldx%lldx%lld, window %lld, stride "
-             "%lld, pad %lld%s",
-             plan->machine.device, plan->machine.dnn.version,
-             plan->algorithms == ITER_ALGORITHMS_FAST ? "fast" : "tuned",
-             iter__cuda_numbers_text(n), n->channels_last ? "NHWC" : "NCHW", (long long)s.n,
-             (long long)s.channels, (long long)s.height, (long long)s.width,
-             (long long)s.out_channels, (long long)s.out_height, (long long)s.out_width,
-             (long long)s.size, (long long)s.stride, (long long)s.pad,
-             node->as.conv.by_data ? ", by data" : "");
+/* A convolution before this one with equal shapes, which uses the same algorithms; NULL = none. */
+static const cuda_node *equal_before(const cuda_plan *plan, const cuda_node *node) {
+    const dnn_images images = images_of(plan, node);
+    for (const cuda_node *other = plan->nodes; other < node; other++) {
+        if (other->ops != node->ops || other->as.conv.by_data != node->as.conv.by_data) continue;
+        const dnn_images others = images_of(plan, other);
+        if (memcmp(&images, &others, sizeof(images)) == 0) return other;
+    }
+    return NULL;
 }
 
 static iter_status conv_measure(cuda_plan *plan, cuda_node *node, CUdeviceptr workspace,
@@ -104,19 +100,14 @@ static iter_status conv_measure(cuda_plan *plan, cuda_node *node, CUdeviceptr wo
     const cuda_place *in = &plan->places[node->in], *out = &plan->places[node->out];
     const dnn_trial trial = {in->values,       in->gradient,           out->values, out->gradient,
                              node->weights.at, node->weights.gradient, workspace,   bytes};
-    char key[CUDA_KEY_MAX];
-    dnn_choice chosen[DNN_PASSES];
-    key_of(plan, node, key);
-    const cuda_choice *known = iter__cuda_choices_find(&plan->choices, key);
-    if (known) {
-        ENGINE_TRY(iter__cudnn_conv_choose(&plan->machine, &node->as.conv, known->of, err));
-    } else {
+    const cuda_node *equal = equal_before(plan, node);
+    if (equal)
+        ENGINE_TRY(
+            iter__cudnn_conv_choose_as(&plan->machine, &node->as.conv, &equal->as.conv, err));
+    else
         ENGINE_TRY(iter__cudnn_conv_measure(
             &plan->machine, &node->as.conv, &trial, plan->algorithms == ITER_ALGORITHMS_FAST,
             plan->numbers.type != ENGINE_F32 || plan->numbers.tf32, err));
-        iter__cudnn_conv_chosen(&node->as.conv, chosen);
-        iter__cuda_choices_add(&plan->choices, key, chosen);
-    }
     set_workspace(node);
     return ITER_OK;
 }

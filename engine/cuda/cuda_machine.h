@@ -40,11 +40,7 @@
     X(engine_params)          \
     X(engine_scale)           \
     X(engine_tree_add)        \
-    X(engine_tree_scale)      \
-    X(engine_gru_gates)       \
-    X(engine_gru_state)       \
-    X(engine_gru_back)        \
-    X(engine_gru_back_reset)
+    X(engine_tree_scale)
 
 typedef enum engine_kernel {
 #define ITER_X(name) kernel_##name,

@@ -146,12 +146,7 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
         return add_map(plan, i + 1, i + 1, -1, true);
     case ENGINE_FLATTEN: return add_flatten(plan, i);
     case ENGINE_EMBEDDING: add_node(plan, &iter__cuda_embedding, i, 1, i, i + 1); return i + 1;
-    case ENGINE_GRU:
-        add_node(plan,
-                 layer->options.gru.reset == ITER_GRU_RESET_BEFORE ? &iter__cuda_gru_before
-                                                                   : &iter__cuda_gru_after,
-                 i, 1, i, i + 1);
-        return i + 1;
+    case ENGINE_GRU: add_node(plan, &iter__cuda_gru, i, 1, i, i + 1); return i + 1;
     case ENGINE_LAST_STEP:
         plan->places[i + 1].shares = i;
         plan->places[i + 1].shares_values = true;
@@ -162,16 +157,23 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
     }
 }
 
-/* Language models train on the processor alone. */
+/* What of a layer the backend lacks, NULL = nothing. Language models train on the processor alone;
+ * cuDNN's gru resets after the product. */
+static const char *lacking_of(const engine_layer *layer) {
+    if (layer->kind == ENGINE_TIED_SOFTMAX) return "this layer";
+    if (layer->kind != ENGINE_GRU) return NULL;
+    if (layer->options.gru.segments) return "segments=yes";
+    return layer->options.gru.reset == ITER_GRU_RESET_BEFORE ? "reset=before" : NULL;
+}
+
 static iter_status check_lacking(const engine_net *net, iter_error *err) {
     for (int32_t i = 0; i < net->n_layers; i++) {
-        const engine_layer *layer = &net->layers[i];
-        const bool segments = layer->kind == ENGINE_GRU && layer->options.gru.segments;
-        if (segments || layer->kind == ENGINE_TIED_SOFTMAX)
+        const char *lacks = lacking_of(&net->layers[i]);
+        if (lacks)
             return iter__engine_fail(err, ITER_EUNSUPPORTED,
                                      "%s: the backend cuda lacks %s; the backends cpu and "
                                      "reference have it",
-                                     layer->name, segments ? "segments=yes" : "this layer");
+                                     net->layers[i].name, lacks);
     }
     return ITER_OK;
 }

@@ -323,11 +323,7 @@ static iter_status make_inside(cuda_plan *plan, iter_error *err) {
     ENGINE_TRY(
         iter__machine_alloc(m, plan->memory_bytes, "the net and its batches", &plan->memory, err));
     ENGINE_TRY(lay_out(plan, err));
-    if (plan->algorithms != ITER_ALGORITHMS_DETERMINISTIC) {
-        ENGINE_TRY(iter__cuda_choices_read(&plan->choices, plan->algorithms_file, err));
-        ENGINE_TRY(measure(plan, err));
-        ENGINE_TRY(iter__cuda_choices_write(&plan->choices, plan->algorithms_file, err));
-    }
+    if (plan->algorithms != ITER_ALGORITHMS_DETERMINISTIC) ENGINE_TRY(measure(plan, err));
     ENGINE_TRY(fill(plan, err)); /* overwrites what measuring left there */
     return take_workspace(plan, err);
 }
@@ -341,7 +337,6 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
     plan->keep_input_gradient = config->keep_input_gradient && !config->net->input.ids;
     plan->sums = config->sums_with != NULL;
     plan->algorithms = config->algorithms;
-    plan->algorithms_file = config->algorithms_file;
     set_numbers(plan, config->precision);
     ENGINE_TRY(iter__machine_open(&plan->machine, config->device, has_kind(plan->net, of_dnn, 2),
                                   has_kind(plan->net, of_blas, 2), err));
@@ -353,8 +348,6 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
         status = make_inside(plan, err);
         iter__machine_leave(&plan->machine);
     }
-    iter__cuda_choices_drop(&plan->choices);
-    plan->algorithms_file = NULL;
     if (status < 0) iter__cuda_plan_drop(plan);
     return status;
 }

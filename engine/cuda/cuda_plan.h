@@ -17,7 +17,6 @@
 
 #include "engine/backend.h"
 #include "engine/cuda/cublas.h"
-#include "engine/cuda/cuda_choices.h"
 #include "engine/cuda/cudnn.h"
 #include "engine/cuda/kernel_args.h"
 
@@ -65,15 +64,6 @@ typedef struct cuda_map {
     CUdeviceptr bias_gradient;
 } cuda_map;
 
-/* A gru that resets before the product keeps r, z, n and r * h of every step. */
-typedef struct cuda_gru {
-    CUdeviceptr over_input; /* [steps, rows, 3 units] */
-    CUdeviceptr over_state; /* [rows, 3 units] */
-    CUdeviceptr r, z, cell, aid, d_gates, d_state, d_aid;
-    cuda_weights weights[2]; /* over the input, over the state */
-    CUdeviceptr bias_gradients[2];
-} cuda_gru;
-
 struct cuda_node {
     const cuda_node_ops *ops;
     int32_t first_layer, n_layers;
@@ -86,7 +76,6 @@ struct cuda_node {
             dnn_gru dnn;
             dnn_gru_memory memory;
         } gru;
-        cuda_gru own_gru;
         cuda_map map;
         struct {
             CUdeviceptr first, count;
@@ -107,9 +96,7 @@ struct cuda_plan {
     const engine_optimizer *optimizer;
     cuda_machine machine;
     cuda_numbers numbers;
-    int32_t algorithms;          /* iter_algorithms */
-    const char *algorithms_file; /* only while the plan is made; NULL = none */
-    cuda_choices choices;        /* only while the plan is made */
+    int32_t algorithms; /* iter_algorithms */
     bool keep_input_gradient, sums;
 
     int32_t n_places, n_nodes;
@@ -175,7 +162,7 @@ iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err);
 extern const cuda_node_ops iter__cuda_conv, iter__cuda_pool;
 extern const cuda_node_ops iter__cuda_dense, iter__cuda_map_node, iter__cuda_flatten;
 extern const cuda_node_ops iter__cuda_embedding, iter__cuda_last_step, iter__cuda_mean_steps;
-extern const cuda_node_ops iter__cuda_gru_after, iter__cuda_gru_before;
+extern const cuda_node_ops iter__cuda_gru;
 
 /* ---- Pieces that several nodes are made of --------------------------------------------------- */
 

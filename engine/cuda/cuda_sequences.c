@@ -150,7 +150,7 @@ static void gru_text(const cuda_plan *plan, const cuda_node *node, char *out, si
              node->as.gru.dnn.in_one_kernel ? "all steps in one kernel" : "step by step");
 }
 
-const cuda_node_ops iter__cuda_gru_after = {
+const cuda_node_ops iter__cuda_gru = {
     .prepare = gru_prepare,
     .place = gru_place,
     .forward = gru_forward,

@@ -104,19 +104,14 @@ iter_status iter__cudnn_conv_measure(cuda_machine *m, dnn_conv *c, const dnn_tri
     return take(m, c, DNN_BY_DATA, found, n, any, rounds, err);
 }
 
-void iter__cudnn_conv_chosen(const dnn_conv *c, dnn_choice out[DNN_PASSES]) {
-    for (int i = 0; i < DNN_PASSES; i++)
-        out[i] = (dnn_choice){c->algorithms[i], c->maths[i], c->workspace[i]};
-}
-
-iter_status iter__cudnn_conv_choose(cuda_machine *m, dnn_conv *c, const dnn_choice of[DNN_PASSES],
-                                    iter_error *err) {
+iter_status iter__cudnn_conv_choose_as(cuda_machine *m, dnn_conv *c, const dnn_conv *equal,
+                                       iter_error *err) {
     for (int i = 0; i < DNN_PASSES; i++) {
         if (i == DNN_BY_DATA && !c->by_data) continue;
-        c->algorithms[i] = of[i].algorithm;
-        c->workspace[i] = of[i].workspace;
-        c->maths[i] = of[i].math;
-        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], of[i].math));
+        c->algorithms[i] = equal->algorithms[i];
+        c->workspace[i] = equal->workspace[i];
+        c->maths[i] = equal->maths[i];
+        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], c->maths[i]));
     }
     return ITER_OK;
 }

@@ -28,13 +28,7 @@ typedef struct dnn_images {
 
 typedef enum dnn_pass { DNN_FORWARD, DNN_BY_DATA, DNN_BY_WEIGHTS, DNN_PASSES } dnn_pass;
 
-#define DNN_ALGORITHMS     16 /* more than any pass has */
 #define DNN_WORKSPACE_MOST ((size_t)1 << 30)
-
-typedef struct dnn_choice {
-    unsigned algorithm, math;
-    size_t workspace;
-} dnn_choice;
 
 typedef struct dnn_conv {
     cudnnTensorDescriptor_t x, y;
@@ -61,10 +55,9 @@ iter_status iter__cudnn_conv_make(cuda_machine *machine, dnn_conv *conv, const d
 /* Chooses again by measuring; waits for the device. */
 iter_status iter__cudnn_conv_measure(cuda_machine *machine, dnn_conv *conv, const dnn_trial *trial,
                                      bool any, bool narrow_or_tf32, iter_error *err);
-/* Reads what was chosen, and chooses the same again: for equal shapes, arithmetic and cuDNN. */
-void iter__cudnn_conv_chosen(const dnn_conv *conv, dnn_choice out[DNN_PASSES]);
-iter_status iter__cudnn_conv_choose(cuda_machine *machine, dnn_conv *conv,
-                                    const dnn_choice of[DNN_PASSES], iter_error *err);
+/* Chooses what a convolution of equal shapes and arithmetic has. */
+iter_status iter__cudnn_conv_choose_as(cuda_machine *machine, dnn_conv *conv, const dnn_conv *equal,
+                                       iter_error *err);
 void iter__cudnn_conv_drop(cuda_machine *machine, dnn_conv *conv);
 /* "cuDNN, winograd forward, algorithm 1 by data, algorithm 1 by weights" */
 void iter__cudnn_conv_text(const dnn_conv *conv, char *out, size_t capacity);

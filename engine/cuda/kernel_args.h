@@ -218,17 +218,4 @@ typedef struct engine_tree_args {
     double factor;
 } engine_tree_args;
 
-/* One step of a gru that resets before the product; gates r, z, n. */
-typedef struct engine_gru_args {
-    engine_address over_input; /* [rows, 3 units] without biases */
-    engine_address over_state; /* the same: r and z over h, n over r * h */
-    engine_address bias_input, bias_state;
-    engine_address before, after;   /* h; before 0 = zeros */
-    engine_address r, z, cell, aid; /* [rows, units], kept for the way back; aid = r * h */
-    engine_address d_after;         /* the gradient of the step's output */
-    engine_address d_state, d_aid;  /* f32: of h, carried from step to step; of r * h */
-    engine_address d_gates;         /* [rows, 3 units]: of the sums; the same over x and over h */
-    int32_t rows, units, type, unused;
-} engine_gru_args;
-
 #endif

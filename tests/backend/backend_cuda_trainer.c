@@ -296,8 +296,6 @@ static void expect_nothing_left(const char *when, long call) {
     EXPECT_EQ(blas->live(), 0);
 }
 
-static const char *choices_file;
-
 /* A trainer's life in short; every call that may fail is checked. Returns false if one failed. */
 static bool live(const layer_case *test, const layer_form *form, iter_error *err) {
     layer_machine *m = layer_alloc(1, sizeof(*m));
@@ -310,8 +308,7 @@ static bool live(const layer_case *test, const layer_form *form, iter_error *err
                                           .optimizer = &test->optimizer,
                                           .keep_input_gradient = !test->spec.no_input_gradient,
                                           .precision = form->precision,
-                                          .algorithms = form->algorithms,
-                                          .algorithms_file = choices_file};
+                                          .algorithms = form->algorithms};
     void *state = layer_alloc((int64_t)cuda->state_size, 1);
     if (cuda->create(state, &config, err) >= 0) {
         float *values = layer_alloc(4096, sizeof(*values));
@@ -398,56 +395,21 @@ static void test_all_failures(void) {
     }
 }
 
-/* Measurements are kept: equal layers are measured once, and with a file never again. */
-static void test_kept_choices(void) {
+/* Equal layers are measured once. */
+static void test_equal_layers(void) {
     const layer_spec spec = {
         "conv2d:3,pad=1 | conv2d:3,pad=1 | conv2d:3,pad=1 | flatten | dense:2 | mse", .batch = 2,
         .n_dims = 3, .dims = {3, 4, 4}, .no_input_gradient = true};
-    const char *const find = "cudnnFindConvolutionForwardAlgorithmEx";
-    char path[] = "/tmp/iter_choices_XXXXXX", line[512];
+    const layer_form forms[] = {{.algorithms = ITER_ALGORITHMS_TUNED},
+                                {.algorithms = ITER_ALGORITHMS_FAST}};
     layer_case test;
     iter_error err = {0};
     if (!fake || !EXPECT(layer_case_plan(&spec, &test))) return;
-    close(mkstemp(path));
-    unlink(path);
-    const layer_form tuned = {.algorithms = ITER_ALGORITHMS_TUNED},
-                     fast = {.algorithms = ITER_ALGORITHMS_FAST};
-    const struct {
-        const layer_form *form;
-        const char *file;
-        long measured;
-    } lives[] = {{&tuned, NULL, 2},
-                 {&tuned, path, 2},
-                 {&tuned, path, 0},
-                 {&fast, path, 2},
-                 {&fast, path, 0}};
-    for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
+    for (int i = 0; i < 2; i++) {
         reset_fakes();
-        choices_file = lives[i].file;
-        EXPECT(live(&test, lives[i].form, &err));
-        EXPECT_EQ(dnn->calls(find), lives[i].measured);
+        EXPECT(live(&test, &forms[i], &err));
+        EXPECT_EQ(dnn->calls("cudnnFindConvolutionForwardAlgorithmEx"), 2);
     }
-    reset_fakes();
-    dnn->set_version(91600); /* another release measures for itself */
-    EXPECT(live(&test, &tuned, &err));
-    EXPECT_EQ(dnn->calls(find), 2);
-    FILE *file = fopen(path, "r");
-    int n_lines = 0;
-    while (EXPECT(file) && fgets(line, sizeof(line), file))
-        n_lines++;
-    EXPECT_EQ(n_lines, 1 + 6);
-    if (file) fclose(file);
-    file = fopen(path, "a");
-    fputs("something else\t1 0\n", file);
-    fclose(file);
-    EXPECT(!live(&test, &tuned, &err));
-    EXPECT_ERROR(err.status, ITER_EFORMAT, &err, "line 8");
-    choices_file = "/nowhere/there/is/this";
-    EXPECT(!live(&test, &tuned, &err));
-    EXPECT_ERROR(err.status, ITER_EIO, &err, "/nowhere");
-    expect_nothing_left("kept choices", 0);
-    choices_file = NULL;
-    unlink(path);
     layer_case_free(&test);
     reset_fakes();
 }
@@ -583,7 +545,7 @@ int main(void) {
     test_epochs(CNN);
     test_epochs(GRU);
     test_graphs(CNN);
-    test_kept_choices();
+    test_equal_layers();
     test_no_nhwc(ITER_PRECISION_TF32, "TF32 NCHW");
     test_no_nhwc(ITER_PRECISION_F16, "f16 NCHW");
     test_no_nhwc(ITER_PRECISION_BF16, "bf16 NCHW");
