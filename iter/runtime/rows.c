@@ -214,6 +214,15 @@ static void run_steps(iter__worker *worker, iter_batch *batch, const iter__field
     if (field->variable) batch->lengths[field - loader->plan.fields][row] = (int32_t)length;
 }
 
+/* Whether rows [first, first + n) of the field are to be made from samples that lie in memory. */
+static bool are_resident(const iter_batch *batch, const iter__field_plan *field, uint32_t first,
+                         uint32_t n) {
+    if (field->from != ITER_ROW_RESIDENT) return false;
+    for (uint32_t row = first; row < first + n; row++)
+        if (iter__row_failed(batch, row)) return false;
+    return true;
+}
+
 static void make_copied(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
                         uint32_t first, uint32_t n) {
     iter_loader *loader = worker->loader;
@@ -228,6 +237,12 @@ static void make_copied(iter__worker *worker, iter_batch *batch, const iter__fie
     iter__pack_sample sample = {.seed = loader->opt.seed};
     /* Set once for all rows, because a row takes so little; run_steps() sets it row by row. */
     iter__activity_row(worker, field->steps[0].activity, batch, first);
+    if (one_pack && !limited && are_resident(batch, field, first, n)) {
+        const iter__resident *resident = &loader->loaded.resident[field->in];
+        if (iter__packer.rows(field->steps[0].pack, resident->base, resident->stride,
+                              batch->index + first, n, row_target(batch, field, first)))
+            return;
+    }
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_failed(batch, row)) continue;
         const uint8_t *in = row_source(loader, batch, field, row);

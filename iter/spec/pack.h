@@ -60,6 +60,11 @@ typedef struct iter__pack_ops {
      * each needs its own scratch, 64-byte aligned. */
     void (*run)(const iter__pack *pack, const void *in, void *out, const iter__pack_sample *sample,
                 void *scratch, const void *next_in);
+    /* n samples at once: sample i lies at base + index[i] * stride, and its row follows the one of
+     * sample i - 1 in `out`. The same bits as n calls of run(), at less cost. false = each sample
+     * needs run(). */
+    bool (*rows)(const iter__pack *pack, const uint8_t *base, size_t stride, const uint64_t *index,
+                 uint32_t n, uint8_t *out);
     /* The same if the rows of an image come one after another: begin(), then band() for source rows
      * [first, end) of `in`. Each band begins where the one before it ended, up to the last row.
      * scratch must not change in between. begin: false = this sample needs run(). */

@@ -129,8 +129,38 @@ static int run_sample(const pack_case *test, int level, const iter__pack *pack,
     return ok;
 }
 
+enum { POSITIONS = 12 };
+
+static int n_at_once; /* cases whose samples were made a second time, all at once */
+
+/* All samples by one call, from the last to the first: the bytes of first[]. */
+static int run_at_once(const pack_case *test, const iter__pack *pack, const iter_desc *out_desc,
+                       char *const first[POSITIONS]) {
+    const size_t in_bytes = iter_desc_bytes(&test->in), out_bytes = iter_desc_bytes(out_desc);
+    const size_t stride = in_bytes + 3;
+    guarded in = guarded_new(POSITIONS * stride - 3, 0, 1);
+    guarded out = guarded_new(POSITIONS * out_bytes, 0, 0);
+    uint64_t index[POSITIONS];
+    int ok = 1;
+    for (int i = 0; i < POSITIONS; i++) {
+        random_state = (uint64_t)i + 1;
+        fill_source(&test->in, in.data + (size_t)i * stride);
+        index[i] = (uint64_t)(POSITIONS - 1 - i);
+    }
+    if (iter__packer.rows(pack, (const uint8_t *)in.data, stride, index, POSITIONS,
+                          (uint8_t *)out.data)) {
+        for (int i = 0; i < POSITIONS; i++)
+            ok = ok &&
+                 EXPECT(memcmp(out.data + (size_t)i * out_bytes, first[index[i]], out_bytes) == 0);
+        ok = ok && EXPECT(guarded_is_clean(&out));
+        n_at_once++;
+    }
+    guarded_free(&in);
+    guarded_free(&out);
+    return ok;
+}
+
 static void run_case(const pack_case *test) {
-    enum { POSITIONS = 12 };
     iter_error err = {0};
     iter_chain *chain = NULL;
     char *first[POSITIONS] = {NULL};
@@ -157,6 +187,7 @@ static void run_case(const pack_case *test) {
         }
         EXPECT(guarded_is_clean(&scratch));
         guarded_free(&scratch);
+        if (ok && !run_at_once(test, pack, &out, first)) say_case(test, levels[level]);
         iter__packer.destroy(pack);
     }
     for (int i = 0; i < POSITIONS; i++)
@@ -597,5 +628,6 @@ int main(int argc, char **argv) {
     test_meaning();
     test_refusals();
     EXPECT(n_banded > 0);
+    EXPECT(n_at_once > 0);
     return EXPECT_DONE();
 }

@@ -165,6 +165,14 @@ static void pack_run(const iter__pack *pack, const void *in, void *out,
     }
 }
 
+static bool pack_rows(const iter__pack *pack, const uint8_t *base, size_t stride,
+                      const uint64_t *index, uint32_t n, uint8_t *out) {
+    const pack_pass *pass = &pack->passes[0];
+    if (pack->n_passes != 1 || !iter__pass_is_plain(pass)) return false;
+    iter__pass_rows(pass, base, stride, index, n, out);
+    return true;
+}
+
 /* The fold that is kept from band to band: the last part of the scratch. */
 static iter_fold *kept_fold(const iter__pack *pack, void *scratch) {
     return (iter_fold *)(void *)((char *)scratch + pack->line_bytes + pack->table_bytes +
@@ -244,6 +252,7 @@ const iter__pack_ops iter__packer = {
     .create = pack_create,
     .destroy = pack_destroy,
     .run = pack_run,
+    .rows = pack_rows,
     .begin = pack_begin,
     .band = pack_band,
     .is_copy = pack_is_copy,
