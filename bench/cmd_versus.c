@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/common/bench_machine.h"
+#include "bench/common/bench_stop.h"
 #include "bench/common/bench_util.h"
 #include "bench/common/page.h"
 #include "bench/common/progress.h"
@@ -15,17 +16,20 @@
 #include "diagnose/words.h"
 
 #define LABEL              10
+#define STARTS_MOST        100  /* as the option says */
 #define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before it stops */
 
-typedef struct shown {
+/* What all starts gave. */
+typedef struct findings {
+    measure_result pairs;
+    double by_start[STARTS_MOST]; /* the median ratio of each, NaN = no pair was kept */
     progress line;
-    unsigned pairs;
-} shown;
+} findings;
 
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
-    shown *s = user;
-    progress_show(&s->line, "versus", "%u of %u pairs kept, %u dropped", n_kept, s->pairs,
-                  n_dropped);
+    findings *f = user;
+    progress_show(&f->line, "versus", "%u pairs kept, %u dropped", f->pairs.n_pairs + n_kept,
+                  f->pairs.n_dropped + n_dropped);
 }
 
 static void write_side(json_writer *w, const char *key, const char *command,
@@ -38,8 +42,9 @@ static void write_side(json_writer *w, const char *key, const char *command,
     json_end(w);
 }
 
-static iter_status write_json(const bench_options *options, const measure_result *result,
+static iter_status write_json(const bench_options *options, const findings *found,
                               iter_error *err) {
+    const measure_result *result = &found->pairs;
     json_writer w = {0};
     iter_status s = bench_json_open(options->json, &w.out, err);
     if (s < 0) return s;
@@ -58,12 +63,26 @@ static iter_status write_json(const bench_options *options, const measure_result
     for (uint32_t i = 0; i < result->n_pairs; i++)
         json_number(&w, NULL, result->ratios[i]);
     json_end(&w);
+    json_begin(&w, "by_start", '[');
+    for (uint64_t i = 0; i < options->starts; i++)
+        json_number(&w, NULL, found->by_start[i]);
+    json_end(&w);
     json_end(&w);
     return bench_json_close(options->json, w.out, err);
 }
 
-static iter_status report(const bench_options *options, const measure_result *result,
-                          iter_error *err) {
+static void say_starts(const page *p, const bench_options *options, const findings *found) {
+    double least = INFINITY, most = -INFINITY;
+    for (uint64_t i = 0; i < options->starts; i++) {
+        least = fmin(least, found->by_start[i]); /* which skip NaN */
+        most = fmax(most, found->by_start[i]);
+    }
+    page_row(p, LABEL, "starts", PAGE_PLAIN, "%llu, with medians of b / a from %.3g to %.3g",
+             (unsigned long long)options->starts, least, most);
+}
+
+static iter_status report(const bench_options *options, const findings *found, iter_error *err) {
+    const measure_result *result = &found->pairs;
     if (options->json == NULL || strcmp(options->json, "-") != 0) {
         const page p = page_of(stdout);
         char rate[WORDS_NUMBER], phrase[WORDS_PHRASE];
@@ -75,37 +94,62 @@ static iter_status report(const bench_options *options, const measure_result *re
                  words_ratio("a", "b", &result->ratio, phrase));
         page_row(&p, LABEL, "pairs", PAGE_PLAIN, "%u kept, %u dropped", result->n_pairs,
                  result->n_dropped);
+        say_starts(&p, options, found);
     }
-    return options->json != NULL ? write_json(options, result, err) : ITER_OK;
+    return options->json != NULL ? write_json(options, found, err) : ITER_OK;
 }
 
-static iter_status run_pairs(const bench_options *options, iter_error *err) {
+static measure_options options_of(const bench_options *options, uint32_t pairs, findings *found) {
+    measure_options opt = MEASURE_OPTIONS_INIT;
+    opt.min_pairs = pairs;
+    if (options->slice_s > 0) opt.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
+    opt.max_s = SLICES_A_PAIR_MOST * opt.slice_s * pairs;
+    opt.memory = true;
+    opt.after_pair = after_pair;
+    opt.after_user = found;
+    return opt;
+}
+
+/* Starts both programs, and keeps so many pairs of them. */
+static iter_status run_start(const bench_options *options, uint32_t pairs, findings *found,
+                             double *out_median, iter_error *err) {
     measure_child *a = NULL, *b = NULL;
     measure_result result = {0};
     iter_status s = measure_child_start(options->a, &a, err);
     if (s == ITER_OK) s = measure_child_start(options->b, &b, err);
     if (s == ITER_OK) {
-        measure_options opt = MEASURE_OPTIONS_INIT;
-        measure_side side_a = measure_child_side(a, "a"), side_b = measure_child_side(b, "b");
-        opt.min_pairs = (uint32_t)options->pairs;
-        if (options->slice_s > 0) opt.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
-        opt.max_s = SLICES_A_PAIR_MOST * opt.slice_s * (double)options->pairs;
-        opt.after_pair = after_pair;
-        const double least = 2 * opt.slice_s * (double)options->pairs;
-        shown user = {progress_begin(least, opt.max_s), opt.min_pairs};
-        opt.after_user = &user;
+        const measure_options opt = options_of(options, pairs, found);
+        const measure_side side_a = measure_child_side(a, "a"), side_b = measure_child_side(b, "b");
         s = measure_pairs(&side_a, &side_b, &opt, &result, err);
-        progress_end(&user.line);
-        if (s == ITER_OK && result.n_pairs == 0)
-            s = bench_fail(err, ITER_ETIMEDOUT,
-                           "no pair kept in %.0f s (%u dropped): this machine is not steady enough "
-                           "just now",
-                           opt.max_s, result.n_dropped);
-        if (s == ITER_OK) s = report(options, &result, err);
+        *out_median = result.ratio.median;
+        if (s == ITER_OK) s = measure_add(&found->pairs, &result, err);
         measure_free(&result);
     }
     measure_child_stop(a);
     measure_child_stop(b);
+    return s;
+}
+
+static iter_status run_starts(const bench_options *options, iter_error *err) {
+    const uint64_t pairs = options->pairs, starts = options->starts;
+    findings found = {0};
+    const measure_options all = options_of(options, (uint32_t)pairs, &found);
+    found.line = progress_begin(2 * all.slice_s * (double)pairs, all.max_s);
+    iter_status s = ITER_OK;
+    for (int i = 0; i < STARTS_MOST; i++)
+        found.by_start[i] = NAN;
+    for (uint64_t i = 0; i < starts && s == ITER_OK && !bench_stopped(); i++) {
+        const uint64_t part = (i + 1) * pairs / starts - i * pairs / starts;
+        s = run_start(options, (uint32_t)part, &found, &found.by_start[i], err);
+    }
+    progress_end(&found.line);
+    if (s == ITER_OK && found.pairs.n_pairs == 0)
+        s = bench_fail(err, ITER_ETIMEDOUT,
+                       "no pair kept in %.0f s (%u dropped): this machine is not steady enough "
+                       "just now",
+                       all.max_s, found.pairs.n_dropped);
+    if (s == ITER_OK) s = report(options, &found, err);
+    measure_free(&found.pairs);
     return s;
 }
 
@@ -115,5 +159,10 @@ int cmd_versus(const bench_options *options) {
         bench_fail(&err, ITER_EINVAL, "versus wants --a COMMAND and --b COMMAND");
         return bench_say(BENCH_USAGE, &err);
     }
-    return run_pairs(options, &err) < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+    if (options->starts > options->pairs) {
+        bench_fail(&err, ITER_EINVAL, "--starts wants at most --pairs, %llu, not %llu",
+                   (unsigned long long)options->pairs, (unsigned long long)options->starts);
+        return bench_say(BENCH_USAGE, &err);
+    }
+    return run_starts(options, &err) < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
 }

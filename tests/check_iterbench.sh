@@ -123,7 +123,7 @@ for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batc
     "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "limits --data x: --seconds 1" "limits --data x: --decode --workers 1" "--data x: --decode" \
     "versus --a true" "plan" "limits" "verify" "verify --data x: --promise maybe" "verify --data x: --on-error fail" \
     "list word" "serve --data x:" "--data x: --pairs 1" "-x" \
-    "versus --a true --b true --slice 0" "--data x: --ragged"; do
+    "versus --a true --b true --slice 0" "versus --a true --b true --pairs 6 --starts 7" "--data x: --ragged"; do
     # shellcheck disable=SC2086
     status 2 $arguments
 done
@@ -509,6 +509,8 @@ twice='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 20)) $(aw
 if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --slice 0.3 --json - >"$dir/out" 2>"$dir/err"; then
     python3 tests/check_json.py docs/json.md versus <"$dir/out" || fault "JSON of versus"
     grep -q '"median": 2,' "$dir/out" || fault "versus: $(cat "$dir/out")"
+    python3 -c "import json, sys; starts = json.load(sys.stdin)['by_start']; assert len(starts) == 3 and all(s in (2, None) for s in starts)" <"$dir/out" ||
+        fault "the starts of versus: $(cat "$dir/out")"
 else
     echo "note: no six steady pairs just now: $(cat "$dir/err")"
 fi

@@ -125,6 +125,9 @@ const option_row bench_option_rows[] = {
      "pairs of slices to keep, at least 6 (15)"},
     {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
      "length of a slice in seconds, at most 2 (0.25)"},
+    {"starts", COUNT, AT(starts), "N", 0, 1, 100, BENCH_VERSUS,
+     "how often both programs are started, for an equal part of the pairs (3): two starts of one "
+     "program may differ"},
     {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE,
      "cifar10: records a file (10000); photos: how many (300)"},
 };

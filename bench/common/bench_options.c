@@ -220,7 +220,8 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                            .any_ranks = true,
                            .shuffle = ITER_SHUFFLE_FULL,
                            .last_batch = ITER_LAST_KEEP,
-                           .pairs = 15};
+                           .pairs = 15,
+                           .starts = 3};
     bool given[OPTIONS_MAX] = {false};
     assert(bench_n_option_rows <= OPTIONS_MAX);
     for (int i = first; i < argc; i++) {

@@ -120,7 +120,8 @@ typedef struct bench_options {
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
     double slice_s; /* of versus; 0 = the default of measure.h */
-    uint64_t n;     /* of generate: records per file, or photos; 0 = the default */
+    uint64_t starts;
+    uint64_t n; /* of generate: records per file, or photos; 0 = the default */
     const char *words[BENCH_WORDS_MAX];
     int n_words; /* arguments that are not options */
 } bench_options;

@@ -4,7 +4,10 @@
  * The speed of a shared machine swings by more than the differences that matter, within the hour
  * and within the second. So A and B take turns in slices short enough to meet the same conditions
  * (A B, B A, A B, ...), and only the ratio of neighbours counts. A fixed loop, the witness, runs
- * before and after each slice; if its time moves by more than 5 %, the pair is dropped.
+ * before and after each slice; if its time moves by more than 5 %, the pair is dropped. It only
+ * counts, so it says nothing of memory, whose speed may change alone. Where that matters, a second
+ * witness reads 16 MiB that no cache has. It varies by a tenth on a shared machine that is at rest
+ * otherwise, so its time may move by 30 %.
  *
  * The interval of the median of those ratios is the one of diagnose/interval.c.
  *
@@ -31,6 +34,10 @@
 #define WITNESS_PARTS 3
 #define WITNESS_TURNS 300000
 
+#define MEMORY_BYTES     ((size_t)64 << 20) /* read in turns, a part at a time */
+#define MEMORY_PART      ((size_t)16 << 20)
+#define MEMORY_TOLERANCE 0.3
+
 /* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef struct slice {
@@ -50,6 +57,9 @@ typedef struct comparison {
     int n_sides;
     double slice_s;
     double witness; /* after the last slice */
+    double memory_witness;
+    unsigned char *memory; /* what it reads; NULL = there is none */
+    size_t memory_at;
     measure_rounds *out;
 } comparison;
 
@@ -95,6 +105,28 @@ static void settle(const side_state *s) {
     while (!s->side->rests(s->side->user) && bench_now() < until);
 }
 
+/* Seconds to read a part of the memory that was not read for a while. */
+static double memory_witness(comparison *c) {
+    double parts[WITNESS_PARTS];
+    for (int p = 0; p < WITNESS_PARTS; p++) {
+        const double start = bench_now();
+        for (size_t i = 0; i < MEMORY_PART; i += 64)
+            (void)*(volatile unsigned char *)(c->memory + c->memory_at + i);
+        parts[p] = bench_now() - start;
+        c->memory_at = (c->memory_at + MEMORY_PART) % MEMORY_BYTES;
+    }
+    return measure_median(parts, WITNESS_PARTS).median;
+}
+
+static void look(comparison *c) {
+    c->witness = measure_witness();
+    if (c->memory != NULL) c->memory_witness = memory_witness(c);
+}
+
+static double moved(double before, double after) {
+    return fabs(after - before) / fmin(after, before);
+}
+
 static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_error *err) {
     iter_status status = warm(s, c->options->warm_batches, err);
     if (status != ITER_OK) return status;
@@ -104,10 +136,11 @@ static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_erro
     if (out->samples == 0 || out->seconds <= 0) return ITER_END;
     s->batches_per_s = (double)(uint64_t)n / out->seconds;
     settle(s);
-    double before = c->witness;
-    c->witness = measure_witness();
-    double moved = fabs(c->witness - before) / fmin(c->witness, before);
-    out->steady = moved <= c->options->tolerance;
+    const double before = c->witness, memory_before = c->memory_witness;
+    look(c);
+    out->steady =
+        moved(before, c->witness) <= c->options->tolerance &&
+        (c->memory == NULL || moved(memory_before, c->memory_witness) <= MEMORY_TOLERANCE);
     return ITER_OK;
 }
 
@@ -165,7 +198,7 @@ static iter_status run_round(comparison *c, uint32_t first, slice *slices, iter_
 static iter_status alternate(comparison *c, iter_error *err) {
     double start = bench_now();
     settle(&c->sides[0]);
-    c->witness = measure_witness();
+    look(c);
     for (uint32_t turn = 0;; turn++) {
         double spent = bench_now() - start;
         if (bench_stopped() || spent >= c->options->max_s ||
@@ -177,7 +210,7 @@ static iter_status alternate(comparison *c, iter_error *err) {
         if (status != ITER_OK) return status == ITER_END ? ITER_OK : status;
         if (c->options->after_pair != NULL) {
             c->options->after_pair(c->options->after_user, c->out->n_rounds, c->out->n_dropped);
-            c->witness = measure_witness();
+            look(c);
         }
     }
 }
@@ -204,11 +237,18 @@ iter_status measure_sides(const measure_side *sides, int n_sides, const measure_
     comparison c = {.options = options, .n_sides = n_sides, .out = out};
     c.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
     iter_status status = ITER_OK;
+    if (options->memory) {
+        c.memory = malloc(MEMORY_BYTES);
+        if (c.memory == NULL)
+            return bench_fail(err, ITER_ENOMEM, "no memory for the witness of memory");
+        memset(c.memory, 1, MEMORY_BYTES); /* zeros might all be one page */
+    }
     for (int i = 0; status == ITER_OK && i < n_sides; i++) {
         c.sides[i] = (side_state){&sides[i], 1};
         status = calibrate(&c, &c.sides[i], err);
     }
     if (status == ITER_OK) status = alternate(&c, err);
+    free(c.memory);
     count_dropped(out, options->least_rounds);
     return status < 0 ? status : ITER_OK;
 }
@@ -234,32 +274,66 @@ iter_status measure_rounds_ratio(const measure_rounds *rounds, int a, int b, mea
 
 /* ---- Pairs ----------------------------------------------------------------------------------- */
 
+static const measure_interval none = {NAN, NAN, NAN, 0};
+
+static iter_status take_pairs(measure_result *out, uint32_t n, iter_error *err) {
+    double *values = malloc((3 * (size_t)n + 1) * sizeof(values[0]));
+    if (values == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", n);
+    out->n_pairs = n;
+    out->ratios = values;
+    out->rates_a = values + n;
+    out->rates_b = values + 2 * (size_t)n;
+    return ITER_OK;
+}
+
+/* The intervals of all pairs. */
+static iter_status judge(measure_result *result, iter_error *err) {
+    const uint32_t n = result->n_pairs;
+    const double *values[] = {result->ratios, result->rates_a, result->rates_b};
+    measure_interval *intervals[] = {&result->ratio, &result->rate_a, &result->rate_b};
+    double *sorted = malloc((n + 1) * sizeof(sorted[0]));
+    if (sorted == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", n);
+    for (int i = 0; i < 3; i++) {
+        memcpy(sorted, values[i], n * sizeof(sorted[0]));
+        *intervals[i] = measure_median(sorted, n);
+    }
+    free(sorted);
+    return ITER_OK;
+}
+
 iter_status measure_pairs(const measure_side *a, const measure_side *b,
                           const measure_options *options, measure_result *out, iter_error *err) {
-    const measure_interval none = {NAN, NAN, NAN, 0};
     *out = (measure_result){.ratio = none, .rate_a = none, .rate_b = none};
     const measure_side sides[] = {*a, *b};
     measure_rounds rounds;
     iter_status status = measure_sides(sides, 2, options, &rounds, err);
-    out->n_pairs = rounds.n_rounds;
     out->n_dropped = rounds.n_dropped;
-    double *values = malloc((3 * (size_t)rounds.n_rounds + 1) * sizeof(values[0]));
-    if (values == NULL) {
-        measure_rounds_free(&rounds);
-        return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", rounds.n_rounds);
-    }
-    out->ratios = values;
-    out->rates_a = values + rounds.n_rounds;
-    out->rates_b = values + 2 * (size_t)rounds.n_rounds;
-    for (uint32_t i = 0; i < rounds.n_rounds; i++) {
+    if (status == ITER_OK) status = take_pairs(out, rounds.n_rounds, err);
+    for (uint32_t i = 0; status == ITER_OK && i < rounds.n_rounds; i++) {
         out->rates_a[i] = rounds.rates[2 * i];
         out->rates_b[i] = rounds.rates[2 * i + 1];
         out->ratios[i] = out->rates_b[i] / out->rates_a[i];
     }
-    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 0, 1, &out->ratio, err);
-    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 0, 0, &out->rate_a, err);
-    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 1, 1, &out->rate_b, err);
+    if (status == ITER_OK) status = judge(out, err);
     measure_rounds_free(&rounds);
+    return status;
+}
+
+iter_status measure_add(measure_result *sum, const measure_result *part, iter_error *err) {
+    const uint32_t n = sum->n_pairs;
+    measure_result all = {.n_dropped = sum->n_dropped + part->n_dropped};
+    iter_status status = take_pairs(&all, n + part->n_pairs, err);
+    if (status != ITER_OK) return status;
+    for (uint32_t i = 0; i < all.n_pairs; i++) {
+        const measure_result *from = i < n ? sum : part;
+        const uint32_t at = i < n ? i : i - n;
+        all.ratios[i] = from->ratios[at];
+        all.rates_a[i] = from->rates_a[at];
+        all.rates_b[i] = from->rates_b[at];
+    }
+    status = judge(&all, err);
+    measure_free(status == ITER_OK ? sum : &all);
+    if (status == ITER_OK) *sum = all;
     return status;
 }
 

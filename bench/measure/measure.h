@@ -44,6 +44,7 @@ typedef struct measure_options {
     double max_s;          /* then stop, with the pairs so far */
     uint64_t warm_batches; /* before each slice */
     double tolerance;      /* of the witness */
+    bool memory;           /* a second witness reads memory past the caches; it takes 64 MiB */
     void (*after_pair)(void *user, uint32_t n_kept, uint32_t n_dropped); /* NULL = none */
     void *after_user;
     /* Rounds around which the witness moved are set aside. If fewer than this many others remain,
@@ -52,7 +53,7 @@ typedef struct measure_options {
 } measure_options;
 
 #define MEASURE_OPTIONS_INIT \
-    { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL, 0 }
+    { 0.25, 15, 0, 60, 6, 0.05, false, NULL, NULL, 0 }
 
 #define MEASURE_SLICE_MAX_S 2.0
 
@@ -71,6 +72,10 @@ typedef struct measure_result {
 iter_status measure_pairs(const measure_side *a, const measure_side *b,
                           const measure_options *options, measure_result *out, iter_error *err);
 void measure_free(measure_result *result);
+
+/** Adds the pairs of `part` to those of `sum`, and gives `sum` the intervals of all of them. A
+ * zeroed `sum` has no pairs. Errors: ENOMEM; then `sum` is as before. */
+iter_status measure_add(measure_result *sum, const measure_result *part, iter_error *err);
 
 #define MEASURE_SIDES_MAX 16
 

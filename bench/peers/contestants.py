@@ -18,6 +18,8 @@ _NORMALISE = _normalise(MEAN, STD)
 _CIFAR = '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "%s"'
 _PHOTOS = ('--loader dataloader --data "folder:$ITER_PEERS_SCRATCH/photos.lst?root=$ITER_DATA/clothing" '
            '--chain "random-resized-crop:size=224%s | random-flip | ' + _normalise(PHOTO_MEAN, PHOTO_STD) + '"')
+_SEEKABLE = _PHOTOS.replace("folder:$ITER_PEERS_SCRATCH/photos.lst?root=$ITER_DATA/clothing",
+                            "recordio:$ITER_PEERS_SCRATCH/photos-seekable.rec")
 _RECORDS = ('--loader dataloader --source %s --shuffle none --ragged '
             '--data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"')
 _IMDB = '--data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'
@@ -37,6 +39,9 @@ WORKLOADS = [
     Workload("J1", "713 photos as JPEG files in the page cache, each listed 4 times, full shuffle: a random resized crop "
              "to 224x224 without antialias, a random flip, to normalised f32 NCHW, batch 64", "images/s", _PHOTOS % ",antialias=no"),
     Workload("J2", "The same with antialias", "images/s", _PHOTOS % ""),
+    Workload("J1-seekable", "As J1, libiter from a record file made by `iterpack pack --seekable` (the same pixels), peers as in J1",
+             "images/s", _SEEKABLE % ",antialias=no"),
+    Workload("J2-seekable", "The same with antialias", "images/s", _SEEKABLE % ""),
     Workload("R1", "RecordIO in the page cache: 2,852 records of 26 kB and their labels, in order, as the bytes they are",
              "records/s", _RECORDS % "pread"),
     Workload("R1-memory", "The same; libiter has read the file when its loader was made", "records/s", _RECORDS % "memory"),
@@ -64,11 +69,11 @@ def trains(workload):
 
 def takes_photos(workload):
     """Whether a batch takes a good part of a second to make: such sides get longer slices, and rest between them."""
-    return workload.key in ("J1", "J2")
+    return workload.key.startswith("J")
 
 
 # Workloads whose data peer_photos.py makes.
-OF_PHOTOS = {"J1", "J2", "R1", "R1-memory", "Z1"}
+OF_PHOTOS = {"J1", "J2", "J1-seekable", "J2-seekable", "R1", "R1-memory", "Z1"}
 
 # The distribution whose version is printed, by family.
 DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
@@ -159,6 +164,9 @@ _by_threads("J2", "ffcv", "photos", "FFCV", "JPEG written anew at quality 90, Ra
 _by_threads("J2", "spdl", "photos", "SPDL", "FFmpeg: decode, crop, scale, hflip; NumPy normalises")
 _add("J2", "opencv", "area", "OpenCV by hand", "imread, resize INTER_AREA, NumPy for the rest")
 _add("J2", "pillow", "photos", "Pillow by hand", "open, resize(box=...), NumPy for the rest")
+
+ALL += [row._replace(workload=row.workload + "-seekable") for row in ALL
+        if row.workload in ("J1", "J2") and row.family in ("dali", "turbo", "opencv", "ffcv", "spdl")]
 
 _add("R1", "mxnet", "records-unpack", "MXNet MXRecordIO", "read and unpack")
 _add("R1", "mxnet", "records", "MXNet MXRecordIO", "read alone: no label, no header taken off")

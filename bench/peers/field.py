@@ -58,6 +58,8 @@ class Field:
         drawn = contestants.OF_PHOTOS.intersection(wanted) and not self.missing("pillow")
         if drawn:  # it alone draws what crops are checked by
             self.shell(self.peer("pillow", "prepare", 1, "J1"), timeout=1200)
+        if any(key.endswith("-seekable") for key in wanted):
+            self.pack_seekable()
         for family in dict.fromkeys(row.family for row in rows):
             reason = self.missing(family)
             # The tokenised reviews are made by the first family here, and only where they are read.
@@ -67,6 +69,14 @@ class Field:
             if reason:
                 reasons[family] = reason
         return reasons
+
+    def pack_seekable(self):
+        """The photos' list as records whose JPEGs have restart markers; it was written by the family that draws."""
+        done = self.shell('test -e "$ITER_PEERS_SCRATCH/photos-seekable.idx" || "%s/../tools/iterpack/iterpack" pack '
+                          '"$ITER_PEERS_SCRATCH/photos.lst" "$ITER_PEERS_SCRATCH/photos-seekable.rec" --root "$ITER_DATA/clothing" '
+                          '--seekable' % os.path.dirname(self.iterbench), timeout=1200)
+        if done.returncode:
+            raise SystemExit("iterpack: " + last_line(done.stderr))
 
     def peer(self, family, verb, threads, names=""):
         """A line for /bin/sh. It speaks in variables, so that it reads the same on every machine."""

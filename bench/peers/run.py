@@ -107,16 +107,17 @@ def smoke(place, ours, peer, cores):
             "ratio": {"median": rates[1] / rates[0], "low": None, "high": None, "pairs": 0, "dropped": 0}}
 
 
-def versus(place, ours, peer, cores, pairs, slice_s):
+def versus(place, ours, peer, cores, pairs, slice_s, starts):
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-        command = '"$ITERBENCH" versus --a %s --b %s --pairs %d --slice %g --json %s' % (
-            shlex.quote(peer), shlex.quote(ours), pairs, slice_s, shlex.quote(out.name))
-        done = place.shell(command, cores, timeout=120 + 40 * slice_s * pairs)
+        command = '"$ITERBENCH" versus --a %s --b %s --pairs %d --slice %g --starts %d --json %s' % (
+            shlex.quote(peer), shlex.quote(ours), pairs, slice_s, starts,
+            shlex.quote(out.name))
+        done = place.shell(command, cores, timeout=120 * starts + 40 * slice_s * pairs)
         if done.returncode:
             raise RuntimeError(field.last_line(done.stderr))
         result = json.load(out)
     return {"peer_samples_per_s": result["a"]["samples_per_s"], "ours_samples_per_s": result["b"]["samples_per_s"],
-            "ratio": result["ratio"], "ratios": result["ratios"], "git": result["git"]}
+            "ratio": result["ratio"], "ratios": result["ratios"], "by_start": result["by_start"], "git": result["git"]}
 
 
 def measure(place, row, workload, arguments):
@@ -131,7 +132,7 @@ def measure(place, row, workload, arguments):
             line.update(smoke(place, line["ours_command"], line["peer_command"], cores))
         else:
             line.update(versus(place, line["ours_command"], line["peer_command"], cores, arguments.pairs,
-                               SLICE_OF_PHOTOS_S if contestants.takes_photos(workload) else SLICE_S))
+                               SLICE_OF_PHOTOS_S if contestants.takes_photos(workload) else SLICE_S, arguments.starts))
     except (RuntimeError, ValueError, KeyError) as error:  # a peer that cannot do it is a finding
         line["error"] = str(error)
     line["took_s"] = round(time.time() - began, 1)
@@ -162,6 +163,7 @@ def main():
     field.add_arguments(parser)
     parser.add_argument("--out", required=True, metavar="DIR", help="where the results go")
     parser.add_argument("--pairs", type=int, default=15, metavar="N", help="pairs of slices to keep of each (15)")
+    parser.add_argument("--starts", type=int, default=3, metavar="N", help="starts of both sides, each for an equal part of the pairs (3)")
     parser.add_argument("--resume", action="store_true", help="leave out what DIR has already; the rest is added")
     arguments = parser.parse_args()
     place = field.Field(arguments)

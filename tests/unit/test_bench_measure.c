@@ -107,6 +107,53 @@ Test(bench_measure, pairs_are_dropped_when_the_witness_moves) {
     measure_free(&result);
 }
 
+Test(bench_measure, pairs_of_several_starts_are_judged_together) {
+    double of_three[] = {1, 2, 9, 10, 10, 10, 10, 20, 90},
+           of_four[] = {3, 4, 5, 6, 1, 1, 1, 1, 3, 4, 5, 6};
+    const measure_result three = {.n_pairs = 3,
+                                  .n_dropped = 2,
+                                  .ratios = of_three,
+                                  .rates_a = of_three + 3,
+                                  .rates_b = of_three + 6},
+                         four = {.n_pairs = 4,
+                                 .n_dropped = 1,
+                                 .ratios = of_four,
+                                 .rates_a = of_four + 4,
+                                 .rates_b = of_four + 8};
+    measure_result all = {0};
+    iter_error err;
+    cr_assert_eq(measure_add(&all, &three, &err), ITER_OK);
+    cr_assert_eq(measure_add(&all, &four, &err), ITER_OK);
+    cr_assert_eq(all.n_pairs, 7);
+    cr_assert_eq(all.n_dropped, 3);
+    cr_assert_eq(all.ratio.median, 4);
+    cr_assert_eq(all.ratio.low, 1);
+    cr_assert_eq(all.ratio.high, 9);
+    cr_assert_eq(all.rate_a.median, 1);
+    cr_assert_eq(all.rate_b.median, 6);
+    cr_assert_eq(all.ratios[2], 9, "in order of time");
+    cr_assert_eq(all.ratios[3], 3);
+    measure_free(&all);
+}
+
+/* With a witness of memory the pairs are the same; only how many are kept may differ. */
+Test(bench_measure, memory_may_be_watched_too) {
+    fake a = {.rate = 1000, .batch = 1, .left = UINT64_MAX},
+         b = {.rate = 3000, .batch = 1, .left = UINT64_MAX};
+    measure_side side_a = side_of(&a), side_b = side_of(&b);
+    measure_options opt = MEASURE_OPTIONS_INIT;
+    measure_result result;
+    iter_error err;
+    opt.tolerance = 1e9;
+    opt.memory = true;
+    opt.max_s = 0.5;
+    cr_assert_eq(measure_pairs(&side_a, &side_b, &opt, &result, &err), ITER_OK);
+    cr_assert_gt(result.n_pairs + result.n_dropped, 0);
+    for (uint32_t i = 0; i < result.n_pairs; i++)
+        cr_assert_float_eq(result.ratios[i], 3, 1e-6);
+    measure_free(&result);
+}
+
 Test(bench_measure, a_side_that_ends_ends_the_comparison) {
     fake a = {.rate = 1000, .batch = 1, .left = 2000},
          b = {.rate = 1000, .batch = 1, .left = UINT64_MAX};
