@@ -38,6 +38,7 @@ test must command:python3               python3
 test must header:criterion/criterion.h  libcriterion-dev
 test may  header:CL/cl.h                ocl-icd-opencl-dev
 test may  command:clang-format          clang-format
+test may  command:ld.lld                lld
 test may  command:strace                strace
 test may  command:nginx                 nginx-light
 test may  command:openssl               openssl
