@@ -1,5 +1,5 @@
 /*
- * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, average pooling and the
+ * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions and the
  * gru, cuBLAS for other products, our own kernels for the rest. All libraries are opened at run
  * time.
  *

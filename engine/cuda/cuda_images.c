@@ -1,9 +1,9 @@
 /*
  * cuda_images.c - convolutions and pooling.
  *
- * cuDNN computes convolutions and average pooling, our own kernel pool. As everywhere in the
- * engine, our kernel gives the gradient to the first of equal pixels and passes NaN on; cuDNN does
- * not document either. Besides, the layers after it can then work in place.
+ * cuDNN computes convolutions, our own kernels pool. As everywhere in the engine, they give the
+ * gradient to the first of equal pixels and pass NaN on; cuDNN documents neither, nor that it pools
+ * bf16. Besides, the layers after it can then work in place.
  */
 #include <stdio.h>
 #include <string.h>
