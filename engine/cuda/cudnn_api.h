@@ -35,7 +35,6 @@
     X(CUDNN_FMA_MATH, 3)                                          \
     X(CUDNN_TENSOR_NCHW, 0)                                       \
     X(CUDNN_TENSOR_NHWC, 1)                                       \
-    X(CUDNN_NON_DETERMINISTIC, 0)                                 \
     X(CUDNN_DETERMINISTIC, 1)                                     \
     X(CUDNN_CROSS_CORRELATION, 1)                                 \
     X(CUDNN_RNN_ALGO_STANDARD, 0)                                 \

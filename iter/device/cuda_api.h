@@ -23,112 +23,95 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
-typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 
 /* All values: X(name, value). */
-#define ITER_CUDA_CONSTANTS(X)                                   \
-    X(CUDA_SUCCESS, 0)                                           \
-    X(CUDA_ERROR_INVALID_VALUE, 1)                               \
-    X(CUDA_ERROR_OUT_OF_MEMORY, 2)                               \
-    X(CUDA_ERROR_NOT_INITIALIZED, 3)                             \
-    X(CUDA_ERROR_DEINITIALIZED, 4)                               \
-    X(CUDA_ERROR_STUB_LIBRARY, 34)                               \
-    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                         \
-    X(CUDA_ERROR_NO_DEVICE, 100)                                 \
-    X(CUDA_ERROR_INVALID_DEVICE, 101)                            \
-    X(CUDA_ERROR_INVALID_IMAGE, 200)                             \
-    X(CUDA_ERROR_INVALID_CONTEXT, 201)                           \
-    X(CUDA_ERROR_MAP_FAILED, 205)                                \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                         \
-    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                         \
-    X(CUDA_ERROR_INVALID_PTX, 218)                               \
-    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)                      \
-    X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221)                    \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)                   \
-    X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223)                  \
-    X(CUDA_ERROR_OPERATING_SYSTEM, 304)                          \
-    X(CUDA_ERROR_INVALID_HANDLE, 400)                            \
-    X(CUDA_ERROR_ILLEGAL_STATE, 401)                             \
-    X(CUDA_ERROR_NOT_FOUND, 500)                                 \
-    X(CUDA_ERROR_NOT_READY, 600)                                 \
-    X(CUDA_ERROR_CONTAINED, 226)                                 \
-    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721)                        \
-    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)                     \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                           \
-    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)                   \
-    X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                            \
-    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                      \
-    X(CUDA_ERROR_ASSERT, 710)                                    \
-    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)            \
-    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)                \
-    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)                      \
-    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715)                       \
-    X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)                        \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                     \
-    X(CUDA_ERROR_INVALID_PC, 718)                                \
-    X(CUDA_ERROR_LAUNCH_FAILED, 719)                             \
-    X(CUDA_ERROR_NOT_PERMITTED, 800)                             \
-    X(CUDA_ERROR_NOT_SUPPORTED, 801)                             \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                          \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                    \
-    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804)            \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                \
-    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                \
-    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)                      \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)                  \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)                   \
-    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)                  \
-    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                   \
-    X(CUDA_ERROR_CAPTURED_EVENT, 907)                            \
-    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)               \
-    X(CUDA_ERROR_EXTERNAL_DEVICE, 911)                           \
-    X(CUDA_ERROR_UNKNOWN, 999)                                   \
-    X(CU_CTX_SCHED_AUTO, 0)                                      \
-    X(CU_CTX_SCHED_BLOCKING_SYNC, 4)                             \
-    X(CU_STREAM_DEFAULT, 0)                                      \
-    X(CU_STREAM_NON_BLOCKING, 1)                                 \
-    X(CU_EVENT_DEFAULT, 0)                                       \
-    X(CU_EVENT_BLOCKING_SYNC, 1)                                 \
-    X(CU_EVENT_DISABLE_TIMING, 2)                                \
-    X(CU_EVENT_WAIT_DEFAULT, 0)                                  \
-    X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                          \
-    X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)                        \
-    X(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2)                   \
-    X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                          \
-    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                    \
-    X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                         \
-    X(CU_MEMHOSTALLOC_PORTABLE, 1)                               \
-    X(CU_MEMHOSTALLOC_DEVICEMAP, 2)                              \
-    X(CU_MEMHOSTALLOC_WRITECOMBINED, 4)                          \
-    X(CU_MEMHOSTREGISTER_PORTABLE, 1)                            \
-    X(CU_MEMHOSTREGISTER_DEVICEMAP, 2)                           \
-    X(CU_MEMHOSTREGISTER_READ_ONLY, 8)                           \
-    X(CU_POINTER_ATTRIBUTE_CONTEXT, 1)                           \
-    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                       \
-    X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                    \
-    X(CU_MEMORYTYPE_HOST, 1)                                     \
-    X(CU_MEMORYTYPE_DEVICE, 2)                                   \
-    X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)              \
-    X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                         \
-    X(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 13)                        \
-    X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)              \
-    X(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 38)                     \
-    X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 39)    \
-    X(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 40)                \
-    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)          \
-    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)          \
-    X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97) \
-    X(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)                \
-    X(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                             \
-    X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)        \
-    X(CU_JIT_INFO_LOG_BUFFER, 3)                                 \
-    X(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, 4)                      \
-    X(CU_JIT_ERROR_LOG_BUFFER, 5)                                \
-    X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                     \
-    X(CU_GET_PROC_ADDRESS_DEFAULT, 0)                            \
+#define ITER_CUDA_CONSTANTS(X)                          \
+    X(CUDA_SUCCESS, 0)                                  \
+    X(CUDA_ERROR_INVALID_VALUE, 1)                      \
+    X(CUDA_ERROR_OUT_OF_MEMORY, 2)                      \
+    X(CUDA_ERROR_NOT_INITIALIZED, 3)                    \
+    X(CUDA_ERROR_DEINITIALIZED, 4)                      \
+    X(CUDA_ERROR_STUB_LIBRARY, 34)                      \
+    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                \
+    X(CUDA_ERROR_NO_DEVICE, 100)                        \
+    X(CUDA_ERROR_INVALID_DEVICE, 101)                   \
+    X(CUDA_ERROR_INVALID_IMAGE, 200)                    \
+    X(CUDA_ERROR_INVALID_CONTEXT, 201)                  \
+    X(CUDA_ERROR_MAP_FAILED, 205)                       \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                \
+    X(CUDA_ERROR_INVALID_PTX, 218)                      \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220)             \
+    X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221)           \
+    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)          \
+    X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223)         \
+    X(CUDA_ERROR_OPERATING_SYSTEM, 304)                 \
+    X(CUDA_ERROR_INVALID_HANDLE, 400)                   \
+    X(CUDA_ERROR_ILLEGAL_STATE, 401)                    \
+    X(CUDA_ERROR_NOT_FOUND, 500)                        \
+    X(CUDA_ERROR_NOT_READY, 600)                        \
+    X(CUDA_ERROR_CONTAINED, 226)                        \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721)               \
+    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)            \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                  \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)          \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                   \
+    X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)             \
+    X(CUDA_ERROR_ASSERT, 710)                           \
+    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)   \
+    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)       \
+    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714)             \
+    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715)              \
+    X(CUDA_ERROR_MISALIGNED_ADDRESS, 716)               \
+    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)            \
+    X(CUDA_ERROR_INVALID_PC, 718)                       \
+    X(CUDA_ERROR_LAUNCH_FAILED, 719)                    \
+    X(CUDA_ERROR_NOT_PERMITTED, 800)                    \
+    X(CUDA_ERROR_NOT_SUPPORTED, 801)                    \
+    X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                 \
+    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)           \
+    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804)   \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)       \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)       \
+    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)             \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)         \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)          \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)         \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)          \
+    X(CUDA_ERROR_CAPTURED_EVENT, 907)                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)      \
+    X(CUDA_ERROR_EXTERNAL_DEVICE, 911)                  \
+    X(CUDA_ERROR_UNKNOWN, 999)                          \
+    X(CU_CTX_SCHED_AUTO, 0)                             \
+    X(CU_STREAM_DEFAULT, 0)                             \
+    X(CU_STREAM_NON_BLOCKING, 1)                        \
+    X(CU_EVENT_DEFAULT, 0)                              \
+    X(CU_EVENT_BLOCKING_SYNC, 1)                        \
+    X(CU_EVENT_DISABLE_TIMING, 2)                       \
+    X(CU_EVENT_WAIT_DEFAULT, 0)                         \
+    X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                 \
+    X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)               \
+    X(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2)          \
+    X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                 \
+    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)           \
+    X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                \
+    X(CU_MEMHOSTALLOC_PORTABLE, 1)                      \
+    X(CU_MEMHOSTREGISTER_PORTABLE, 1)                   \
+    X(CU_MEMHOSTREGISTER_DEVICEMAP, 2)                  \
+    X(CU_POINTER_ATTRIBUTE_CONTEXT, 1)                  \
+    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)              \
+    X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)           \
+    X(CU_MEMORYTYPE_HOST, 1)                            \
+    X(CU_MEMORYTYPE_DEVICE, 2)                          \
+    X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)     \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75) \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76) \
+    X(CU_JIT_ERROR_LOG_BUFFER, 5)                       \
+    X(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)            \
+    X(CU_GET_PROC_ADDRESS_DEFAULT, 0)                   \
     X(CU_GET_PROC_ADDRESS_SUCCESS, 0)
 
 #ifndef ITER_CUDA_REAL_HEADER /* the check uses NVIDIA's own */
@@ -142,7 +125,6 @@ typedef unsigned CUstreamCaptureStatus;
 typedef unsigned CUstreamCaptureMode;
 typedef unsigned CUpointer_attribute;
 typedef unsigned CUdevice_attribute;
-typedef unsigned CUfunction_attribute;
 typedef unsigned CUjit_option;
 typedef unsigned CUdriverProcAddressQueryResult;
 typedef struct CUuuid {
@@ -163,7 +145,6 @@ typedef struct CUuuid {
     X(cuDeviceGetName, , (char *name, int capacity, CUdevice device))                            \
     X(cuDeviceGetUuid, _v2, (CUuuid * id, CUdevice device))                                      \
     X(cuDeviceGetAttribute, , (int *value, CUdevice_attribute attribute, CUdevice device))       \
-    X(cuDeviceTotalMem, _v2, (size_t * bytes, CUdevice device))                                  \
     X(cuDevicePrimaryCtxRetain, , (CUcontext * context, CUdevice device))                        \
     X(cuDevicePrimaryCtxRelease, _v2, (CUdevice device))                                         \
     X(cuDevicePrimaryCtxGetState, , (CUdevice device, unsigned *flags, int *active))             \
@@ -180,9 +161,7 @@ typedef struct CUuuid {
     X(cuMemFreeHost, , (void *memory))                                                           \
     X(cuMemHostRegister, _v2, (void *memory, size_t bytes, unsigned flags))                      \
     X(cuMemHostUnregister, , (void *memory))                                                     \
-    X(cuMemHostGetDevicePointer, _v2, (CUdeviceptr * out, void *memory, unsigned flags))         \
     X(cuPointerGetAttribute, , (void *out, CUpointer_attribute attribute, CUdeviceptr pointer))  \
-    X(cuMemcpyHtoD, _v2, (CUdeviceptr to, const void *from, size_t bytes))                       \
     X(cuMemcpyDtoH, _v2, (void *to, CUdeviceptr from, size_t bytes))                             \
     X(cuMemcpyHtoDAsync, _v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) \
     X(cuMemcpyDtoHAsync, _v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))       \
@@ -194,7 +173,6 @@ typedef struct CUuuid {
     X(cuStreamSynchronize, , (CUstream stream))                                                  \
     X(cuStreamQuery, , (CUstream stream))                                                        \
     X(cuStreamWaitEvent, , (CUstream stream, CUevent event, unsigned flags))                     \
-    X(cuStreamGetCtx, , (CUstream stream, CUcontext * context))                                  \
     X(cuStreamIsCapturing, , (CUstream stream, CUstreamCaptureStatus * status))                  \
     X(cuStreamBeginCapture, _v2, (CUstream stream, CUstreamCaptureMode mode))                    \
     X(cuStreamEndCapture, , (CUstream stream, CUgraph * graph))                                  \
@@ -210,18 +188,12 @@ typedef struct CUuuid {
        void **values))                                                                           \
     X(cuModuleUnload, , (CUmodule module))                                                       \
     X(cuModuleGetFunction, , (CUfunction * function, CUmodule module, const char *name))         \
-    X(cuFuncGetAttribute, , (int *value, CUfunction_attribute attribute, CUfunction function))   \
-    X(cuFuncSetAttribute, , (CUfunction function, CUfunction_attribute attribute, int value))    \
-    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, ,                                             \
-      (int *n_blocks, CUfunction function, int block_threads, size_t shared_bytes))              \
     X(cuLaunchKernel, ,                                                                          \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,               \
        void **parameters, void **extra))                                                         \
-    X(cuGraphGetNodes, , (CUgraph graph, CUgraphNode * nodes, size_t * n_nodes))                 \
     X(cuGraphInstantiateWithFlags, ,                                                             \
       (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                             \
-    X(cuGraphUpload, , (CUgraphExec exec, CUstream stream))                                      \
     X(cuGraphLaunch, , (CUgraphExec exec, CUstream stream))                                      \
     X(cuGraphExecDestroy, , (CUgraphExec exec))                                                  \
     X(cuGraphDestroy, , (CUgraph graph))

@@ -31,7 +31,6 @@ _Static_assert(sizeof(CUresult) == sizeof(unsigned) &&
                    sizeof(CUstreamCaptureMode) == sizeof(unsigned) &&
                    sizeof(CUpointer_attribute) == sizeof(unsigned) &&
                    sizeof(CUdevice_attribute) == sizeof(unsigned) &&
-                   sizeof(CUfunction_attribute) == sizeof(unsigned) &&
                    sizeof(CUjit_option) == sizeof(unsigned) &&
                    sizeof(CUdriverProcAddressQueryResult) == sizeof(unsigned) &&
                    sizeof(cuuint64_t) == sizeof(uint64_t),

@@ -143,29 +143,4 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t trans_a,
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/* ---- Control --------------------------------------------------------------------------------- */
-
-static void reset(void) {
-    fake_calls_reset(&calls);
-}
-
-static void set_version(size_t version) {
-    fake_calls_version(&calls, version);
-}
-
-static void fail(const char *function, long call, unsigned status) {
-    fake_calls_fail(&calls, function, call, status);
-}
-
-static long count(const char *function) {
-    return fake_calls_count(&calls, function);
-}
-
-static long live(void) {
-    return fake_calls_live(&calls, 0);
-}
-
-const fake_library *fake_cublas_control(void) {
-    static const fake_library control = {reset, set_version, fail, count, live, NULL};
-    return &control;
-}
+FAKE_CONTROL(fake_cublas_control, &calls, NULL)

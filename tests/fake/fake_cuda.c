@@ -68,7 +68,6 @@ static const unsigned char rules[FAKE_FUNCTIONS] = {
     [FAKE_cuDeviceGetName] = FREE,
     [FAKE_cuDeviceGetUuid] = FREE,
     [FAKE_cuDeviceGetAttribute] = FREE,
-    [FAKE_cuDeviceTotalMem] = FREE,
     [FAKE_cuDevicePrimaryCtxRetain] = FREE,
     [FAKE_cuDevicePrimaryCtxRelease] = FREE | RELEASES,
     [FAKE_cuDevicePrimaryCtxGetState] = FREE,
@@ -85,7 +84,6 @@ static const unsigned char rules[FAKE_FUNCTIONS] = {
     [FAKE_cuMemFreeHost] = UNSAFE | RELEASES,
     [FAKE_cuMemHostRegister] = UNSAFE,
     [FAKE_cuMemHostUnregister] = UNSAFE | RELEASES,
-    [FAKE_cuMemcpyHtoD] = UNSAFE,
     [FAKE_cuMemcpyDtoH] = UNSAFE,
     [FAKE_cuStreamDestroy] = RELEASES,
     [FAKE_cuStreamSynchronize] = UNSAFE,
@@ -324,24 +322,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
             *value = fake.machine.capability % 10;
             break;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 4; break;
-        case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-        case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = 2048; break;
-        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;
-        case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
-        case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
-        case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = 3; break;
-        case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
         default: call.result = CUDA_ERROR_INVALID_VALUE;
         }
-    }
-    return fake__end(&call);
-}
-
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuDeviceTotalMem)) {
-        *bytes = fake.machine.memory_bytes;
-        if (!fake__is_ordinal(device)) call.result = CUDA_ERROR_INVALID_DEVICE;
     }
     return fake__end(&call);
 }

@@ -152,7 +152,6 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
                 if (made == NULL) abort();
                 made->alive = true;
                 made->first = capture->first;
-                made->n_nodes = (size_t)capture->n_nodes;
                 made->next = fake.graphs;
                 fake.graphs = made;
                 *graph = made;
@@ -166,23 +165,6 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 }
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n_nodes) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuGraphGetNodes)) {
-        if (!graph->alive) {
-            call.result = CUDA_ERROR_INVALID_VALUE;
-        } else if (nodes == NULL) {
-            *n_nodes = graph->n_nodes;
-        } else {
-            size_t n = 0;
-            for (fake_op *op = graph->first; op && n < *n_nodes; op = op->next)
-                nodes[n++] = (CUgraphNode)(void *)op;
-            *n_nodes = n;
-        }
-    }
-    return fake__end(&call);
-}
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     fake_call call;
@@ -202,14 +184,6 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
             *exec = own;
         }
     }
-    return fake__end(&call);
-}
-
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuGraphUpload))
-        if (!exec->alive || fake__stream(call.context, stream) == NULL)
-            call.result = CUDA_ERROR_INVALID_VALUE;
     return fake__end(&call);
 }
 

@@ -133,7 +133,6 @@ struct CUfunc_st {
     char name[256];
     int n_params;
     size_t offsets[FAKE_PARAMS], sizes[FAKE_PARAMS], bytes;
-    int max_shared;
 };
 
 struct CUmod_st {
@@ -147,7 +146,6 @@ struct CUgraph_st {
     CUgraph next;
     bool alive;
     fake_op *first;
-    size_t n_nodes;
 };
 
 struct CUgraphExec_st {

@@ -283,16 +283,6 @@ CUresult cuMemHostUnregister(void *memory) {
     return fake__end(&call);
 }
 
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *memory, unsigned flags) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuMemHostGetDevicePointer)) {
-        *out = (uintptr_t)memory;
-        if (flags != 0 || !fake__is_pinned((uintptr_t)memory, 1))
-            call.result = CUDA_ERROR_INVALID_VALUE;
-    }
-    return fake__end(&call);
-}
-
 /* ---- Copies and fills ------------------------------------------------------------------------ */
 
 /* Queues it; waits if it cannot be asynchronous. */
@@ -323,15 +313,6 @@ static fake_op copy_op(uintptr_t to, bool to_device, uintptr_t from, bool from_d
                      .from_device = from_device,
                      .from_pinned = !from_device && fake__is_pinned(from, bytes),
                      .to_pinned = !to_device && fake__is_pinned(to, bytes)};
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuMemcpyHtoD)) {
-        fake_op op = copy_op((uintptr_t)to, true, (uintptr_t)from, false, bytes);
-        call.result = transfer(&call, &op, NULL, true);
-    }
-    return fake__end(&call);
 }
 
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {

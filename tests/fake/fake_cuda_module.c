@@ -8,6 +8,8 @@
 
 #include "tests/fake/fake_cuda_internal.h"
 
+#define SHARED_MOST (48 << 10) /* bytes of a block, unless the function is given more */
+
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
 /* A copy of the text without comments. */
@@ -56,7 +58,6 @@ static CUfunction read_entry(const char *at) {
     const char *open = strchr(at, '('), *brace = strchr(at, '{');
     CUfunction function = calloc(1, sizeof *function);
     if (function == NULL) abort();
-    function->max_shared = 48 << 10;
     if (brace && open && open > brace) open = NULL; /* no parameters */
     const char *close = open ? strchr(open, ')') : NULL;
     if (sscanf(at, " %255[A-Za-z0-9_$]", function->name) != 1 || (open && !close)) goto fail;
@@ -146,45 +147,6 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return fake__end(&call);
 }
 
-CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuFuncGetAttribute)) {
-        switch (attribute) {
-        case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-        case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
-        case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = function->max_shared; break;
-        default: call.result = CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    return fake__end(&call);
-}
-
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuFuncSetAttribute)) {
-        if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-            value > 227 << 10) {
-            call.result = CUDA_ERROR_INVALID_VALUE;
-        } else {
-            function->max_shared = value;
-        }
-    }
-    return fake__end(&call);
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n_blocks, CUfunction function,
-                                                     int block_threads, size_t shared_bytes) {
-    fake_call call;
-    (void)function;
-    if (fake__begin(&call, FAKE_cuOccupancyMaxActiveBlocksPerMultiprocessor)) {
-        *n_blocks = block_threads > 0 && block_threads <= 1024 ? 2048 / block_threads : 0;
-        if (shared_bytes && *n_blocks > (int)((227 << 10) / shared_bytes))
-            *n_blocks = (int)((227 << 10) / shared_bytes);
-        if (*n_blocks > 32) *n_blocks = 32;
-    }
-    return fake__end(&call);
-}
-
 static CUresult launch(const fake_call *call, fake_op *op, CUstream handle, void **parameters) {
     const CUfunction function = op->function;
     CUstream stream = fake__stream(call->context, handle);
@@ -212,7 +174,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                       .block = {block_x, block_y, block_z}};
         if (threads == 0 || threads > 1024 || block_z > 64 || grid_x == 0 || grid_y == 0 ||
             grid_z == 0 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535 || extra ||
-            shared_bytes > (unsigned)function->max_shared) {
+            shared_bytes > SHARED_MOST) {
             call.result = CUDA_ERROR_INVALID_VALUE;
         } else {
             call.result = launch(&call, &op, stream, parameters);

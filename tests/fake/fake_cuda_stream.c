@@ -288,16 +288,6 @@ CUresult cuStreamQuery(CUstream stream) {
     return fake__end(&call);
 }
 
-CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
-    fake_call call;
-    if (fake__begin(&call, FAKE_cuStreamGetCtx)) {
-        CUstream own = fake__stream(call.context, stream);
-        *context = own ? own->context : NULL;
-        if (own == NULL) call.result = CUDA_ERROR_INVALID_HANDLE;
-    }
-    return fake__end(&call);
-}
-
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {

@@ -177,29 +177,4 @@ cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t dropout, cudnnH
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- Control --------------------------------------------------------------------------------- */
-
-static void reset(void) {
-    fake_calls_reset(&fake__dnn_calls);
-}
-
-static void set_version(size_t version) {
-    fake_calls_version(&fake__dnn_calls, version);
-}
-
-static void fail(const char *function, long call, unsigned status) {
-    fake_calls_fail(&fake__dnn_calls, function, call, status);
-}
-
-static long count(const char *function) {
-    return fake_calls_count(&fake__dnn_calls, function);
-}
-
-static long live(void) {
-    return fake_calls_live(&fake__dnn_calls, 0);
-}
-
-const fake_library *fake_cudnn_control(void) {
-    static const fake_library control = {reset, set_version, fail, count, live, fake__dnn_kernels};
-    return &control;
-}
+FAKE_CONTROL(fake_cudnn_control, &fake__dnn_calls, fake__dnn_kernels)

@@ -103,6 +103,28 @@ static inline void fake_calls_reset(fake_calls *c) {
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Defines `control`(), which returns the fake_library of these calls. */
+#define FAKE_CONTROL(control, of, kernels)                                                    \
+    static void reset(void) {                                                                 \
+        fake_calls_reset(of);                                                                 \
+    }                                                                                         \
+    static void set_version(size_t version) {                                                 \
+        fake_calls_version((of), version);                                                    \
+    }                                                                                         \
+    static void fail(const char *function, long call, unsigned status) {                      \
+        fake_calls_fail((of), function, call, status);                                        \
+    }                                                                                         \
+    static long count(const char *function) {                                                 \
+        return fake_calls_count((of), function);                                              \
+    }                                                                                         \
+    static long live(void) {                                                                  \
+        return fake_calls_live((of), 0);                                                      \
+    }                                                                                         \
+    const fake_library *control(void) {                                                       \
+        static const fake_library library = {reset, set_version, fail, count, live, kernels}; \
+        return &library;                                                                      \
+    }
+
 /* The driver below, and whether this thread has a context. */
 static inline const fake_cuda *fake_driver(void) {
     const fake_cuda *fake = fake_cuda_get();

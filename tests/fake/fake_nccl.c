@@ -257,29 +257,4 @@ ncclResult_t ncclGroupEnd(void) {
                : ncclSystemError;
 }
 
-/* ---- Control --------------------------------------------------------------------------------- */
-
-static void reset(void) {
-    fake_calls_reset(&calls);
-}
-
-static void set_version(size_t version) {
-    fake_calls_version(&calls, version);
-}
-
-static void fail(const char *function, long call, unsigned status) {
-    fake_calls_fail(&calls, function, call, status);
-}
-
-static long count(const char *function) {
-    return fake_calls_count(&calls, function);
-}
-
-static long live(void) {
-    return fake_calls_live(&calls, 0);
-}
-
-const fake_library *fake_nccl_control(void) {
-    static const fake_library control = {reset, set_version, fail, count, live, NULL};
-    return &control;
-}
+FAKE_CONTROL(fake_nccl_control, &calls, NULL)
