@@ -127,7 +127,7 @@ typedef struct engine_backend_ops {
     /* "nchw", "nhwc", "nt", "tn" or "": the layout of data that needs no conversion. The net may
      * come from iter__net_layers() and have no shapes yet: use only layers[], input.ids and
      * input.n_dims. */
-    const char *(*layout)(const engine_net *net);
+    const char *(*layout)(const engine_net *net, int32_t precision);
     /* Plans and allocates. If it fails it must clean up itself: destroy() is not called. */
     iter_status (*create)(void *state, const engine_backend_config *config, iter_error *err);
     void (*destroy)(void *state);

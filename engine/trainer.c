@@ -475,13 +475,13 @@ void iter_trainer_destroy(iter_trainer *trainer) {
     iter__engine_free(trainer);
 }
 
-const char *iter_model_layout(const iter_model *model, const char *backend) {
+const char *iter_model_layout(const iter_model *model, const char *backend, int32_t precision) {
     const engine_backend_ops *ops;
     engine_net net;
     if (!model || iter__model_n_layers(model) == 0) return "";
     if (iter__backend_find(backend, &ops, NULL) < 0) return "";
     iter__net_layers(model, &net);
-    return ops->layout(&net);
+    return ops->layout(&net, precision);
 }
 
 int32_t iter_trainer_n_params(const iter_trainer *trainer) {

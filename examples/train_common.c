@@ -92,7 +92,8 @@ static iter_status open_model(run *r, iter_error *err) {
     if (layout < 0) {
         char second[32];
         train_word(layouts, 1, second);
-        layout = strcmp(iter_model_layout(r->model, r->options.backend), second) == 0 ? 1 : 0;
+        const char *wanted = iter_model_layout(r->model, r->options.backend, r->options.precision);
+        layout = strcmp(wanted, second) == 0 ? 1 : 0;
     }
     train_word(layouts, layout, r->layout);
     return iter_chain_parse(r->program->chains[layout], NULL, &r->chain, err);

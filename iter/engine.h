@@ -316,11 +316,13 @@ ITER_API void iter_communicator_abort(iter_communicator *comm);
 /* ---- Training -------------------------------------------------------------------------------- */
 
 /** The layout of data that the first layer of the model reads without a conversion on that backend
- * (NULL = the default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for
- * sequences, "" for rows or if the backend is unknown. Other layouts are converted;
- * iter_trainer_info counts them. Data of f16, bf16, f64 or u8 are converted, too, except that a net
- * of ITER_PRECISION_F16 reads f16 where it lies. */
-ITER_API const char *iter_model_layout(const iter_model *model, const char *backend);
+ * (NULL = the default one) with that iter_precision, for `to:f32,LAYOUT`: "nchw" or "nhwc" for
+ * images, "nt" or "tn" for sequences, "" for rows or if the backend is unknown. Other layouts are
+ * converted; iter_trainer_info counts them. Data of f16, bf16, f64 or u8 are converted, too, except
+ * that a net of ITER_PRECISION_F16 reads f16 where it lies, and one of ITER_PRECISION_BF16 bf16. On
+ * tensor cores, images of few channels get more; the copy that adds them is not counted. */
+ITER_API const char *iter_model_layout(const iter_model *model, const char *backend,
+                                       int32_t precision);
 
 /** Result of a step, an epoch or an evaluation. */
 typedef struct iter_result {

@@ -24,7 +24,7 @@ iter_status feed_model_chain(const bench_options *options, char chain[96], iter_
     iter_model *model;
     iter_status s = iter_model_parse(bench_model_text(options->model), &model, err);
     if (s < 0) return s;
-    const char *layout = iter_model_layout(model, backend_of(options));
+    const char *layout = iter_model_layout(model, backend_of(options), options->precision);
     if (strcmp(layout, "tn") == 0)
         snprintf(chain, 96, "tnc");
     else
@@ -63,8 +63,9 @@ iter_status feed_model_settle(feed_trainer *feed, iter_error *err) {
 
 feed_turning feed_model_turns(const feed_trainer *feed) {
     iter_trainer_info info = iter_trainer_describe(feed->trainer);
-    feed_turning out = {info.n_converted, info.convert_seconds, "",
-                        iter_model_layout(feed->model, backend_of(&feed->options))};
+    feed_turning out = {
+        info.n_converted, info.convert_seconds, "",
+        iter_model_layout(feed->model, backend_of(&feed->options), feed->options.precision)};
     snprintf(out.text, sizeof(out.text), "%s", info.convert_text);
     return out;
 }

@@ -141,7 +141,8 @@ static iter_status go_and_update(cpu_plan *plan, const cpu_run *run, iter_error 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 /* Ids may come in either order; sequences of numbers are stored with the time first. */
-static const char *cpu_layout(const engine_net *net) {
+static const char *cpu_layout(const engine_net *net, int32_t precision) {
+    (void)precision;
     for (int32_t i = 0; i < net->n_layers; i++)
         switch (net->layers[i].kind) {
         case ENGINE_CONV2D: return iter__dnn_order() == CPU_ORDER_NHWC ? "nhwc" : "nchw";

@@ -19,14 +19,15 @@
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 /* The layout that f32 needs no conversion for. Ids are always read by a kernel. */
-static const char *cuda_layout(const engine_net *net) {
+/* Tensor cores want channels last. */
+static const char *cuda_layout(const engine_net *net, int32_t precision) {
     if (net->input.ids) return "nt";
     for (int32_t i = 0; i < net->n_layers; i++)
         switch (net->layers[i].kind) {
         case ENGINE_CONV2D:
         case ENGINE_MAXPOOL:
         case ENGINE_AVGPOOL:
-        case ENGINE_FLATTEN: return "nchw";
+        case ENGINE_FLATTEN: return precision == ITER_PRECISION_F32 ? "nchw" : "nhwc";
         case ENGINE_GRU:
         case ENGINE_LAST_STEP:
         case ENGINE_MEAN_STEPS: return "tn";

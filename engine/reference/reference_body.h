@@ -393,7 +393,8 @@ static bool take_params(reference_state *s) {
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
-static const char *reference_layout(const engine_net *net) {
+static const char *reference_layout(const engine_net *net, int32_t precision) {
+    (void)precision;
     return net->input.ids ? "nt" : net->input.n_dims == 3 ? "nchw" : "";
 }
 

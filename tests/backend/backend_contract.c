@@ -301,7 +301,8 @@ static void test_description(const engine_backend_ops *ops) {
         layer_machine_run(m, ENGINE_RUN_TRAIN, 0);
         layer_machine_run(m, ENGINE_RUN_FORWARD, 0);
         ops->describe(m->state, &info);
-        const bool costs = strcmp(ops->layout(&m->net), other ? "nhwc" : "nchw") != 0;
+        const bool costs =
+            strcmp(ops->layout(&m->net, ITER_PRECISION_F32), other ? "nhwc" : "nchw") != 0;
         EXPECT_EQ(info.n_converted, costs ? 2 : 0);
         EXPECT_EQ(info.convert_seconds > 0, costs);
         EXPECT_EQ(info.convert_text[0] != '\0', costs);

@@ -230,11 +230,21 @@ Test(engine_model, says_which_layout_costs_nothing) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_model *model = parsed(cases[i][0]);
-        cr_expect_str_eq(iter_model_layout(model, "reference"), cases[i][1], "%s", cases[i][0]);
-        cr_expect_str_eq(iter_model_layout(model, "nosuch"), "");
+        cr_expect_str_eq(iter_model_layout(model, "reference", 0), cases[i][1], "%s", cases[i][0]);
+        cr_expect_str_eq(iter_model_layout(model, "nosuch", 0), "");
         iter_model_unref(model);
     }
-    cr_expect_str_eq(iter_model_layout(NULL, NULL), "");
+    cr_expect_str_eq(iter_model_layout(NULL, NULL, 0), "");
+}
+
+Test(engine_model, tensor_cores_want_channels_last) {
+    iter_model *cnn = parsed("cnn"), *gru = parsed("gru");
+    cr_expect_str_eq(iter_model_layout(cnn, "cuda", ITER_PRECISION_F32), "nchw");
+    cr_expect_str_eq(iter_model_layout(cnn, "cuda", ITER_PRECISION_TF32), "nhwc");
+    cr_expect_str_eq(iter_model_layout(cnn, "cuda", ITER_PRECISION_BF16), "nhwc");
+    cr_expect_str_eq(iter_model_layout(gru, "cuda", ITER_PRECISION_F16), "nt");
+    iter_model_unref(cnn);
+    iter_model_unref(gru);
 }
 
 Test(engine_model, every_failed_allocation_is_told) {
