@@ -11,7 +11,7 @@ fault() { echo "check_need: $case: $*"; cat "$dir/out" "$dir/err" "$dir/calls" 2
 # The relevant names in the archives of Debian 12, Debian 13, Ubuntu 22.04 and Ubuntu 24.04 (main,
 # universe).
 everywhere="gcc libc6-dev cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg-dev libpng-dev libwebp-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libjansson-dev libdnnl-dev
-clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace nginx-light openssl libopenmpi-dev openmpi-bin zsh python3-venv doxygen debootstrap"
+clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format lld clang-tidy strace nginx-light openssl libopenmpi-dev openmpi-bin zsh python3-venv doxygen debootstrap"
 bookworm="$everywhere libjpeg62-turbo-dev libclang-rt-dev libclang-common-14-dev"
 trixie="$everywhere libjpeg62-turbo-dev libclang-rt-dev"
 jammy="$everywhere libjpeg-turbo8-dev libclang-common-14-dev"
@@ -62,7 +62,7 @@ cmake) there cmake 'echo "cmake version \$(cat "$dir/cmake" 2>/dev/null || echo 
 ninja-build) there ninja ;; pkg-config) there pkg-config ;; g++) there g++ ;; binutils) there nm ;;
 clang) there clang 'grep -qxF runtime "$dir/there"' ;; libclang-*) header runtime ;;
 python3) there python3 'grep -qxF venv "$dir/there"' ;; python3-venv) header venv ;;
-clang-format) there clang-format ;; strace) there strace ;; openssl) there openssl ;;
+clang-format) there clang-format ;; lld) there ld.lld ;; strace) there strace ;; openssl) there openssl ;;
 nginx-light) there nginx ;; libopenmpi-dev) there mpicc ;; openmpi-bin) there mpirun ;;
 zlib1g-dev) header zlib.h ;; liburing-dev) header liburing.h ;; libjpeg-dev) header jpeglib.h ;; libpng-dev) header png.h ;;
 libwebp-dev) header webp/decode.h ;; libjansson-dev) header jansson.h ;;
@@ -95,7 +95,7 @@ for name in bookworm trixie jammy noble; do
     need 0 build
     installs "$must $may"
     need 0 test
-    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format strace nginx-light openssl libopenmpi-dev openmpi-bin doxygen zsh python3-venv"
+    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format lld strace nginx-light openssl libopenmpi-dev openmpi-bin doxygen zsh python3-venv"
 done
 case="root, everything is there"
 need 0 test
