@@ -23,12 +23,14 @@
 typedef struct findings {
     measure_result pairs;
     double by_start[STARTS_MOST]; /* the median ratio of each, NaN = no pair was kept */
+    uint64_t n_asked;             /* pairs */
     progress line;
 } findings;
 
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     findings *f = user;
-    progress_show(&f->line, "versus", "%u pairs kept, %u dropped", f->pairs.n_pairs + n_kept,
+    progress_show(&f->line, "versus", "%u of %llu pairs kept, %u dropped",
+                  f->pairs.n_pairs + n_kept, (unsigned long long)f->n_asked,
                   f->pairs.n_dropped + n_dropped);
 }
 
@@ -73,12 +75,15 @@ static iter_status write_json(const bench_options *options, const findings *foun
 
 static void say_starts(const page *p, const bench_options *options, const findings *found) {
     double least = INFINITY, most = -INFINITY;
+    int n = 0;
     for (uint64_t i = 0; i < options->starts; i++) {
+        n += !isnan(found->by_start[i]);
         least = fmin(least, found->by_start[i]); /* which skip NaN */
         most = fmax(most, found->by_start[i]);
     }
-    page_row(p, LABEL, "starts", PAGE_PLAIN, "%llu, with medians of b / a from %.3g to %.3g",
-             (unsigned long long)options->starts, least, most);
+    if (n > 1)
+        page_row(p, LABEL, "starts", PAGE_PLAIN, "%d, with medians of b / a from %.3g to %.3g", n,
+                 least, most);
 }
 
 static iter_status report(const bench_options *options, const findings *found, iter_error *err) {
@@ -132,7 +137,7 @@ static iter_status run_start(const bench_options *options, uint32_t pairs, findi
 
 static iter_status run_starts(const bench_options *options, iter_error *err) {
     const uint64_t pairs = options->pairs, starts = options->starts;
-    findings found = {0};
+    findings found = {.n_asked = pairs};
     const measure_options all = options_of(options, (uint32_t)pairs, &found);
     found.line = progress_begin(2 * all.slice_s * (double)pairs, all.max_s);
     iter_status s = ITER_OK;

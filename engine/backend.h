@@ -24,7 +24,7 @@ typedef struct engine_backend_config {
     bool keep_input_gradient;
     /* The ranks for gradients() and update(); outlives the backend. NULL = there are no sums. */
     iter_communicator *sums_with;
-    /* The next four are 0 or NULL unless ops->on_device. precision is an iter_precision. */
+    /* The next three are 0 unless ops->on_device. precision is an iter_precision. */
     int32_t precision;
     int32_t algorithms; /* iter_algorithms */
     int32_t device;     /* ITER_DEVICE(n) */

@@ -106,8 +106,8 @@ typedef struct iter_embedding_options {
 /** Whether the reset gate is applied after or before the product with the state. */
 typedef enum iter_gru_reset {
     ITER_GRU_RESET_AFTER = 0, /* n = tanh(Wn x + bn + r * (Rn h + cn)), as cuDNN, PyTorch, MXNet */
-    ITER_GRU_RESET_BEFORE =
-        1 /* n = tanh(Wn x + bn + Rn (r * h) + cn), Cho et al. 2014; not in the cuda backend */
+    /* n = tanh(Wn x + bn + Rn (r * h) + cn), as Cho et al. 2014. Not in the cuda backend. */
+    ITER_GRU_RESET_BEFORE = 1
 } iter_gru_reset;
 
 /** gru: [T, F] -> [T, units]; the first state is zeros; h' = (1 - z) n + z h. Parameters: input
@@ -175,8 +175,7 @@ typedef enum iter_precision {
      * nevertheless, that step is skipped. */
     ITER_PRECISION_F16 = 2,
     /* Activations and gradients are bf16, sums are f32. Nothing is scaled: bf16 has the range of
-     * f32, but only 7 bits after the binary point. A gru that resets after the product needs cuDNN
-     * 9.13 or later. */
+     * f32, but only 7 bits after the binary point. A gru needs cuDNN 9.13 or later. */
     ITER_PRECISION_BF16 = 3
 } iter_precision;
 

@@ -1,7 +1,6 @@
 /*
- * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions and the
- * gru, cuBLAS for other products, our own kernels for the rest. All libraries are opened at run
- * time.
+ * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions and the gru, cuBLAS
+ * for other products, our own kernels for the rest. All libraries are opened at run time.
  *
  * A run is queued without waiting, except for the run CUDA_FLIGHTS before it. Its outcome is summed
  * on the device (engine_tally), and collect() reads it. If a run fails, neither it nor a later run
@@ -18,8 +17,8 @@
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* The layout that f32 needs no conversion for. Ids are always read by a kernel. */
-/* Tensor cores want channels last. */
+/* The layout that f32 needs no conversion for: tensor cores want channels last. Ids are always read
+ * by a kernel. */
 static const char *cuda_layout(const engine_net *net, int32_t precision) {
     if (net->input.ids) return "nt";
     for (int32_t i = 0; i < net->n_layers; i++)

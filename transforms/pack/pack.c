@@ -167,10 +167,7 @@ static void pack_run(const iter__pack *pack, const void *in, void *out,
 
 static bool pack_rows(const iter__pack *pack, const uint8_t *base, size_t stride,
                       const uint64_t *index, uint32_t n, uint8_t *out) {
-    const pack_pass *pass = &pack->passes[0];
-    if (pack->n_passes != 1 || !iter__pass_is_plain(pass)) return false;
-    iter__pass_rows(pass, base, stride, index, n, out);
-    return true;
+    return pack->n_passes == 1 && iter__pass_rows(&pack->passes[0], base, stride, index, n, out);
 }
 
 /* The fold that is kept from band to band: the last part of the scratch. */

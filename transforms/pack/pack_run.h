@@ -13,13 +13,9 @@
 void iter__pass_run(const pack_pass *pass, const struct iter_fold *fold, const void *in, void *out,
                     void *line, const void *next_in);
 
-/* Whether iter__pass_rows() takes this pass: it treats all samples alike, pixel by pixel. */
-static inline bool iter__pass_is_plain(const pack_pass *pass) {
-    return !pass->is_random && !pass->has_geometry && !pass->has_tables && !pass->table &&
-           !pass->fixed;
-}
-/* n samples, at base + index[i] * stride, to rows one after the other. */
-void iter__pass_rows(const pack_pass *pass, const uint8_t *base, size_t stride,
+/* Converts n samples, at base + index[i] * stride, to rows one after the other. false = not by this
+ * pass, which has geometry or a table. */
+bool iter__pass_rows(const pack_pass *pass, const uint8_t *base, size_t stride,
                      const uint64_t *index, uint32_t n, uint8_t *out);
 
 /* The same in bands, from the top down: converts source rows [first, end). The last band also fills
