@@ -357,6 +357,10 @@ static void test_windows(void) {
             run_chain(image(ITER_U8, height % 2 ? "HWC" : "CHW", height + 2, 130, 3), chain);
             run_chain(image(ITER_U8, "CHW", height + 2, 130, 1), chain);
         }
+    run_chain(image(ITER_U8, "CHW", 40, 41, 3), "random-crop:size=9 | random-flip | normalize");
+    run_chain(image(ITER_U8, "CHW", 20, 30, 3), "crop:3,5,16,25 | flip:vertical | normalize");
+    run_chain(image(ITER_U8, "CHW", 3, 2100, 3), /* more columns than are prepared at a time */
+              "random-crop:height=4,width=2130,pad=17 | random-flip | normalize | to:f32,chw");
     run_chain(image(ITER_U8, "CHW", 32, 32, 3),
               "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.491;0.482;0.447,"
               "std=0.247;0.243;0.261 | to:f32,nchw");

@@ -14,6 +14,7 @@
 #ifndef ITER_TRANSFORMS_PACK_PACK_KERNELS_H
 #define ITER_TRANSFORMS_PACK_PACK_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,7 @@ typedef struct iter__window {
     /* pixel x comes from byte offset + x of the source row; with reverse from offset - x */
     int64_t offset;
     int32_t reverse;
+    int64_t in_width;   /* bytes of a source row */
     ptrdiff_t in_step;  /* bytes from source row to source row; negative upwards */
     ptrdiff_t in_plane; /* bytes from plane to plane */
     int64_t n_planes;
@@ -80,8 +82,10 @@ typedef struct iter__kernels {
      * planes are as far apart. */
     void (*join3)(void *out, const void *in, size_t plane, size_t n, const float *a, const float *b,
                   const void *next);
-    /* Only from u8, and only at levels with masked loads; else NULL. */
+    /* Only from u8, and only with AVX2 or AVX-512; else NULL. Rows of the source and of the output
+     * have at least window_least pixels. */
     void (*window)(void *out, const uint8_t *in, const iter__window *window);
+    int64_t window_least;
     /* As split3, the last pixel first; n at least 16. NULL unless the source is u8. */
     void (*split3_mirrored)(void *out, size_t plane, const uint8_t *in, size_t n, const float *a,
                             const float *b);

@@ -12,7 +12,7 @@
  *   split16(in[3], out[3])      48 floats, three interleaved channels, into three channels
  *   join16(in[3], out[3])       the inverse of split16
  *   split16_mirrored(in, out)   as split16, with the 16 of each channel reversed
- *   HAVE_WINDOW, window_planes  only at levels with masked loads
+ *   WINDOW_LEAST, window_planes  only at levels that include pack_window_template.h
  *
  * and includes this file last. `type` is a constant in every call, so each body below becomes one
  * straight loop for each pair of types; the macro at the end names them.
@@ -239,7 +239,7 @@ DEFINE_MIRRORED(ITER__TYPE_F16)
 DEFINE_MIRRORED(ITER__TYPE_BF16)
 DEFINE_MIRRORED(ITER__TYPE_F32)
 
-#ifdef HAVE_WINDOW
+#ifdef WINDOW_LEAST
 
 #define DEFINE_WINDOW(out)                                                       \
     static void window_##out(void *o, const uint8_t *i, const iter__window *w) { \
@@ -253,13 +253,13 @@ DEFINE_WINDOW(ITER__TYPE_U8)
 DEFINE_WINDOW(ITER__TYPE_F16)
 DEFINE_WINDOW(ITER__TYPE_BF16)
 DEFINE_WINDOW(ITER__TYPE_F32)
-#define WINDOW(out) window_##out
+#define WINDOW(out) window_##out, WINDOW_LEAST
 #else
-#define WINDOW(out) NULL
+#define WINDOW(out) NULL, 0
 #endif
 
 #define FROM_BYTES(out) WINDOW(out), mirrored_##out
-#define FROM_OTHERS     NULL, NULL
+#define FROM_OTHERS     NULL, 0, NULL
 
 #define PAIR(in, out, more)                                                               \
     {                                                                                     \

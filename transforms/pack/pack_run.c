@@ -4,9 +4,8 @@
  * Without geometry the whole image is one run of pixels. If the axes are intervals, every output
  * row is a run of neighbouring source pixels, mirrored or not, between two stretches of fill. Runs
  * are converted row by row; then pads and cutouts are overwritten as rectangles of finished
- * elements. From planes of bytes to planes the kernel `window` converts a whole plane of such rows
- * with masked loads. If the axes are tables, a row is gathered pixel by pixel, converted, and
- * patched.
+ * elements. From planes of bytes to planes the kernel `window`, where there is one, does all of
+ * that at once. If the axes are tables, a row is gathered pixel by pixel, converted, and patched.
  *
  * The next sample's cache lines are prefetched one by one while this one is converted. A burst of
  * prefetches before the row gains nothing, because the processor tracks only some ten misses at a
@@ -283,6 +282,7 @@ static void run_window(const pack_pass *pass, const iter_fold *fold, const char 
         .right = fold->x.high,
         .offset = fold->x.offset,
         .reverse = fold->x.step < 0,
+        .in_width = pass->in_width,
         .in_step = fold->y.step * pass->in_width,
         .in_plane = in_plane,
         .n_planes = pass->channels,
@@ -294,13 +294,19 @@ static void run_window(const pack_pass *pass, const iter_fold *fold, const char 
     pass->kernels->window(out, (const uint8_t *)in + first * pass->in_width, &window);
 }
 
+static bool has_window(const pack_pass *pass) {
+    const iter__kernels *k = pass->kernels;
+    return k && k->window && pass->in_width >= k->window_least &&
+           pass->out_width >= k->window_least;
+}
+
 /* Whether interleaved channels are split into planes of bytes first, and then go through
  * run_window(): when rows are short and most of the width is used. Longer rows go one by one,
  * each split as it is converted, which writes three streams from start to end (224 x 224 to f32:
  * 0.08 ms against 0.11). */
 static bool splits_first(const pack_pass *pass) {
     return pass->in_hwc && !pass->out_hwc && pass->channels == 3 && pass->bytes_kernels &&
-           pass->kernels && pass->kernels->window && pass->in_width <= 2 * pass->out_width &&
+           has_window(pass) && pass->in_width <= 2 * pass->out_width &&
            pass->out_width <= SPLIT_WIDTH;
 }
 
@@ -559,7 +565,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
 /* ---- The pass -------------------------------------------------------------------------------- */
 
 static bool is_window(const pack_pass *pass) {
-    return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;
+    return !pass->in_hwc && !pass->out_hwc && has_window(pass);
 }
 
 static bool has_table(const pack_pass *pass) {
