@@ -81,8 +81,9 @@ for name in "$@"; do
         -E 'backend_(color|convert|image|pack|pack_program|text|cuda_trainer|cuda_layers)$' ;;
     asan) step asan "everything that runs, under AddressSanitizer and UBSan" ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
+    # These stress programs need no optional part; the other builds run them three times.
     minimal) step minimal "optimised, static, without liburing and oneDNN" \
-        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build|wheel|reference|train)|$long" ;;
+        -E "stress\.stress_(attack|format_cap|mix|oracle|pack|tables|tokens|watch)|check\.(style|words|docs|layers|cuda_programs|profile|report|need|build|wheel|reference|train)|$long" ;;
     *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
     esac
 done

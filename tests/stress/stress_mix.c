@@ -16,7 +16,7 @@ enum { LENGTH = 8, FILES = 3 };
 
 static const uint32_t n_tokens[FILES] = {4001, 1205, 322};
 static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
-static const int32_t all_workers[] = {0, 1, 2, 8};
+static const int32_t all_workers[] = DRIVE_WORKERS;
 
 static char folder[MAKE_PATH_MAX], pictures[512];
 

@@ -12,7 +12,7 @@
 
 enum { LENGTH = 64, DOCUMENTS = 700 };
 
-static const int32_t all_workers[] = {0, 1, 2, 8};
+static const int32_t all_workers[] = DRIVE_WORKERS;
 static char folder[MAKE_PATH_MAX];
 static uint32_t lengths[DOCUMENTS];
 static uint64_t n_targets;

@@ -15,7 +15,7 @@
 enum { ROWS = 320, BAD = 23 }; /* every BAD-th row is broken in the set that has broken ones */
 
 static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
-static const int32_t all_workers[] = {0, 1, 2, 8};
+static const int32_t all_workers[] = DRIVE_WORKERS;
 
 static char folder[MAKE_PATH_MAX];
 

@@ -15,7 +15,7 @@
 enum { LENGTH = 8, DOCUMENTS = 60, MOST = 4000 };
 
 static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
-static const int32_t all_workers[] = {0, 1, 2, 8};
+static const int32_t all_workers[] = DRIVE_WORKERS;
 
 static char folder[MAKE_PATH_MAX];
 static uint16_t tokens[MOST];
