@@ -78,7 +78,7 @@ OF_PHOTOS = {"J1", "J2", "J1-seekable", "J2-seekable", "R1", "R1-memory", "Z1"}
 # The distribution whose version is printed, by family.
 DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
                  "dali": "nvidia-dali-cuda120", "ffcv": "ffcv", "pillow": "pillow", "opencv": "opencv-python-headless",
-                 "grain": "grain", "spdl": "spdl"}
+                 "grain": "grain", "spdl": "spdl", "numba": "numba"}
 
 ALL = []
 
@@ -106,6 +106,9 @@ _add("A1", "numpy", "convert", "numpy by hand", "u8 gather, astype, normalise in
 _add("A1", "turbo", "array", "TurboLoader ArrayDataLoader", "ready-made f32")
 _by_threads("A1", "turbo", "kernel", "TurboLoader normalize_u8_gather", "its fused kernel called by hand, one buffer")
 _by_threads("A1", "torch", "hand", "torch by hand", "index_select u8, float, normalise")
+_by_threads("A1", "torch", "hand-out", "torch by hand", "index_select, sub and mul into buffers that are reused")
+_by_threads("A1", "torch", "hand-compiled", "torch.compile", "index_select, then normalisation as one compiled loop, into buffers that are reused")
+_add("A1", "numba", "convert", "numba by hand", "a compiled loop: gather and normalise, one buffer")
 _by_workers("A1", "torch", "map", "torch DataLoader", "map-style, converts per sample")
 _by_workers("A1", "torch", "rows", "torch DataLoader", "TensorDataset of ready-made f32", (0,))
 _by_workers("A1", "torch", "sampler", "torch DataLoader", "vectorised: BatchSampler as sampler")
@@ -117,14 +120,17 @@ _by_workers("A1", "mxnet", "gluon-u8", "MXNet gluon DataLoader", "ToTensor and N
 _by_workers("A1", "mxnet", "gluon", "MXNet gluon DataLoader", "dataset of numpy views, converts per sample")
 _add("A1", "mxnet", "gluon-pool2", "MXNet gluon DataLoader", "dataset of numpy views; 2 threads (thread_pool)", 1, 2, 2)
 _by_threads("A1", "tf", "gather", "tf.data", "range, shuffle, batch, map(gather, normalise), prefetch")
+_by_threads("A1", "tf", "gather-xla", "tf.data", "the same, gather and normalisation by XLA")
 _by_threads("A1", "tf", "slices", "tf.data", "slices, shuffle, batch, map(normalise), prefetch", (1,))
 _by_threads("A1", "dali", "cmn", "DALI on the CPU", "external_source of batches, crop_mirror_normalize")
+_by_threads("A1", "dali", "cmn-dynamic", "DALI on the CPU", "the same, exec_dynamic")
 _by_threads("A1", "ffcv", "nchw", "FFCV", "raw, os_cache, NormalizeImage, NCHW")
 _by_threads("A1", "ffcv", "nhwc", "FFCV", "raw, os_cache, NormalizeImage, delivers NHWC in memory")
 
 _add("A2", "numpy", "windows", "numpy by hand", "gather of windows of the padded set, flip, normalise")
 _by_threads("A2", "torch", "masks", "torch by hand", "a masked copy per offset (airbench)")
 _by_threads("A2", "torch", "gather", "torch by hand", "one gather by computed indices")
+_add("A2", "numba", "crops", "numba by hand", "a compiled loop over the padded set: crop, flip, normalise, one buffer")
 _by_workers("A2", "torch", "v2", "torch DataLoader", "torchvision v2 transforms per sample")
 _by_workers("A2", "mxnet", "gluon-aug", "MXNet gluon DataLoader", "transforms per sample, pads by numpy")
 _by_threads("A2", "mxnet", "record", "MXNet ImageRecordIter", "PNG records, pad, rand_crop, rand_mirror")
@@ -137,6 +143,7 @@ _add("C", "numpy", "ids", "numpy by hand", "x[perm]")
 _add("C", "numpy", "ids-take", "numpy by hand", "np.take into one buffer")
 _add("C", "turbo", "ids", "TurboLoader ArrayDataLoader", "int32 array")
 _add("C", "torch", "ids-hand", "torch by hand", "index by permutation")
+_add("C", "torch", "ids-out", "torch by hand", "index_select into one buffer")
 _by_workers("C", "torch", "ids", "torch DataLoader", "TensorDataset")
 _add("C", "mxnet", "ids", "MXNet NDArrayIter", "shuffle=True (delivers f32)")
 _by_workers("C", "mxnet", "ids-gluon", "MXNet gluon DataLoader", "ArrayDataset", (0,))
@@ -147,6 +154,7 @@ _add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, s
 _add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256")
 
 _by_threads("J1", "dali", "noaa", "DALI on the CPU", "readers.file, image_random_crop, resize, crop_mirror_normalize")
+_by_threads("J1", "dali", "noaa-dynamic", "DALI on the CPU", "the same, exec_dynamic")
 _by_threads("J1", "mxnet", "photos", "MXNet ImageRecordIter", "from RecordIO, random_resized_crop, rand_mirror")
 _by_threads("J1", "turbo", "noaa", "TurboLoader", "from a tar, train_aug, antialias=False")
 _by_workers("J1", "torch", "io-noaa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms, antialias=False")
@@ -156,6 +164,7 @@ _by_threads("J1", "grain", "opencv", "grain", "OpenCV: imread, resize INTER_LINE
 _add("J1", "opencv", "linear", "OpenCV by hand", "imread, resize INTER_LINEAR, NumPy for the rest")
 
 _by_threads("J2", "dali", "aa", "DALI on the CPU", "readers.file, image_random_crop, resize, crop_mirror_normalize")
+_by_threads("J2", "dali", "aa-dynamic", "DALI on the CPU", "the same, exec_dynamic")
 _by_threads("J2", "turbo", "aa", "TurboLoader", "from a tar, train_aug, antialias=True")
 _by_workers("J2", "torch", "io-aa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms")
 _by_workers("J2", "torch", "pil", "torch DataLoader", "PIL, torchvision v2 transforms")
@@ -181,15 +190,20 @@ _by_threads("T-cnn", "tf", "cnn", "tensorflow keras", "NHWC, tf.function")
 _by_threads("T-cnn", "tf", "cnn-xla", "tensorflow keras", "NHWC, tf.function, XLA")
 _by_threads("T-cnn", "torch", "cnn-nhwc", "torch", "channels_last")
 _by_threads("T-cnn", "torch", "cnn-nhwc-compiled", "torch.compile", "channels_last")
+_by_threads("T-cnn", "torch", "cnn-nhwc-compiled-fused", "torch.compile", "channels_last, SGD(fused=True)")
+_by_threads("T-cnn", "torch", "cnn-nhwc-fused", "torch", "channels_last, SGD(fused=True)")
 _by_threads("T-cnn", "torch", "cnn-nchw", "torch", "NCHW")
 _by_threads("T-cnn", "mxnet", "cnn", "MXNet gluon", "hybridized, static")
 
 _by_threads("T-gru", "mxnet", "gru", "MXNet gluon", "fused GRU, TNC, hybridized, static")
 _by_threads("T-gru", "torch", "gru", "torch", "nn.GRU, batch first")
 _by_threads("T-gru", "torch", "gru-fused", "torch", "nn.GRU, batch first, Adam(fused=True)")
+_by_threads("T-gru", "torch", "gru-compiled", "torch.compile", "nn.GRU, batch first, Adam(fused=True)")
 _by_threads("T-gru", "tf", "gru", "tensorflow keras", "GRU, tf.function")
 
 _by_threads("T-mlp", "torch", "mlp-slices", "torch", "bare slices of the tensors")
+_by_threads("T-mlp", "torch", "mlp-slices-fused", "torch", "bare slices of the tensors, Adam(fused=True)")
+_by_threads("T-mlp", "torch", "mlp-slices-compiled", "torch.compile", "bare slices of the tensors, Adam(fused=True)")
 _by_threads("T-mlp", "torch", "mlp-loader", "torch DataLoader", "TensorDataset, no worker", (2,))
 _by_threads("T-mlp", "mxnet", "mlp-module", "MXNet Module", "NDArrayIter, forward_backward, update, metric")
 _by_threads("T-mlp", "mxnet", "mlp-ndarrayiter", "MXNet gluon", "NDArrayIter, hybridized, static", (2,))

@@ -22,7 +22,8 @@ class Source:
 
 
 def pipeline(row, augment):
-    @pipeline_def(batch_size=BATCH, num_threads=row.threads, device_id=None, prefetch_queue_depth=2)
+    @pipeline_def(batch_size=BATCH, num_threads=row.threads, device_id=None, prefetch_queue_depth=2,
+                  exec_dynamic="dynamic" in row.name)
     def define():
         images, labels = fn.external_source(Source(), num_outputs=2, batch=True, layout=["HWC", ""],
                                             dtype=[types.UINT8, types.INT64], no_copy=True)
@@ -53,4 +54,4 @@ class Pipeline(Contestant):
             yield images.as_tensor(), labels.as_tensor(), BATCH
 
 
-main("dali", {"cmn": lambda row: Pipeline(row, False), "aug": lambda row: Pipeline(row, True), **photo_dali.MAKE})
+main("dali", {"cmn": lambda row: Pipeline(row, False), "cmn-dynamic": lambda row: Pipeline(row, False), "aug": lambda row: Pipeline(row, True), **photo_dali.MAKE})

@@ -71,6 +71,16 @@ def by_gather(row):
     return Data(row, dataset.map(lambda i: normalise(tf.gather(images, i), tf.gather(labels, i)), row.threads), n)
 
 
+def by_gather_xla(row):
+    images, labels = map(tf.constant, cifar())
+    n = len(images)
+
+    @tf.function(jit_compile=True)
+    def rows_of(i):
+        return normalise(tf.gather(images, i), tf.gather(labels, i))
+    return Data(row, tf.data.Dataset.range(n).shuffle(n).batch(BATCH).map(rows_of, row.threads), n)
+
+
 def by_slices(row):
     arrays = cifar()
     n = len(arrays[0])
@@ -126,7 +136,8 @@ def threads(make):
 
 
 main("tf", {name: threads(make) for name, make in {
-    "gather": by_gather, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
+    "gather": by_gather,
+    "gather-xla": by_gather_xla, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
     "words-256": words, "noaa": photos, "aa": photos,
     **step_tf.MAKE,
 }.items()})

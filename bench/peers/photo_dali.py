@@ -9,13 +9,14 @@ from peer_photos import MEAN_255, RATIO, SCALE, SIDE, STD_255, TRIES, Photos, li
 def photos(row):
     paths, labels = (list(column) for column in zip(*listed()))
 
-    @pipeline_def(batch_size=BATCH, num_threads=row.threads, device_id=None, prefetch_queue_depth=2)
+    @pipeline_def(batch_size=BATCH, num_threads=row.threads, device_id=None, prefetch_queue_depth=2,
+                  exec_dynamic="dynamic" in row.name)
     def define():
         encoded, label = fn.readers.file(files=paths, labels=labels, random_shuffle=True, initial_fill=len(paths),
                                          name="reader")
         images = fn.decoders.image_random_crop(encoded, device="cpu", output_type=types.RGB, random_area=list(SCALE),
                                                random_aspect_ratio=list(RATIO), num_attempts=TRIES)
-        images = fn.resize(images, size=(SIDE, SIDE), antialias=row.workload == "J2", interp_type=types.INTERP_LINEAR)
+        images = fn.resize(images, size=(SIDE, SIDE), antialias=row.name.startswith("aa"), interp_type=types.INTERP_LINEAR)
         return fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(), mean=MEAN_255, std=STD_255,
                                         dtype=types.FLOAT, output_layout="CHW"), label
     return define()
@@ -63,4 +64,4 @@ class Records(Contestant):
         return [np.array(data[i]).tobytes() for i in range(len(data))] if hasattr(data, "as_tensor") else np.array(data)
 
 
-MAKE = {"noaa": Windows, "aa": Windows, "records": Records}
+MAKE = {**dict.fromkeys(("noaa", "noaa-dynamic", "aa", "aa-dynamic"), Windows), "records": Records}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes one Python virtual environment per family of peers, with the versions pinned in requirements/.
 #
-#   setup.sh [--venvs DIR] [numpy|pillow|opencv|turbo|mxnet|torch|tf|grain|spdl|dali|ffcv ...]
+#   setup.sh [--venvs DIR] [numpy|numba|pillow|opencv|turbo|mxnet|torch|tf|grain|spdl|dali|ffcv ...]
 #
 # DIR is ~/.cache/iter-peers unless given; without names all of them are made, the small ones first. About 15 GB: the
 # torch wheel brings its CUDA libraries even where there is no GPU. A family that cannot be installed does not stop the
@@ -14,7 +14,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 venvs=${HOME}/.cache/iter-peers
 if [ "${1:-}" = --venvs ]; then venvs=$2; shift 2; fi
-families=${*:-numpy pillow opencv spdl grain turbo mxnet torch tf dali ffcv}
+families=${*:-numpy numba pillow opencv spdl grain turbo mxnet torch tf dali ffcv}
 python=${PYTHON:-python3}
 mkdir -p "$venvs" || exit 1
 

@@ -1,4 +1,8 @@
-"""PyTorch training: the published CNN and GRU by replayed batches, and the MLP's epochs by its loaders."""
+"""PyTorch training: the published CNN and GRU by replayed batches, and the MLP's epochs by its loaders.
+
+A name says which form: with "compiled" the model goes through torch.compile, with "fused" or "compiled" Adam is the fused
+one, with "fused" SGD.
+"""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -18,6 +22,14 @@ def stepper(model, optimizer, loss_of):
     return step
 
 
+def compiled(row, model):
+    return torch.compile(model) if "compiled" in row.name else model
+
+
+def adam(row, model):
+    return torch.optim.Adam(model.parameters(), 1e-3, fused="fused" in row.name or "compiled" in row.name)
+
+
 def batches(model):
     return [[torch.from_numpy(array) for array in batch] for batch in step_data(model)]
 
@@ -27,24 +39,25 @@ def cnn(row):
     if "nhwc" in row.name:
         model = model.to(memory_format=torch.channels_last)
         data = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in data]
-    optimizer = torch.optim.SGD(model.parameters(), .01, momentum=.9)
-    return Steps(stepper(torch.compile(model) if "compiled" in row.name else model, optimizer, F.cross_entropy), data)
+    optimizer = torch.optim.SGD(model.parameters(), .01, momentum=.9, fused="fused" in row.name)
+    return Steps(stepper(compiled(row, model), optimizer, F.cross_entropy), data)
 
 
 def gru(row):
     model = Gru()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused="fused" in row.name)
-    return Steps(stepper(model, optimizer, F.cross_entropy), batches("gru"))
+    return Steps(stepper(compiled(row, model), adam(row, model), F.cross_entropy), batches("gru"))
 
 
 def mlp(row):
     x, y = (torch.from_numpy(array) for array in cs224())
     model = nn.Sequential(nn.Linear(1000, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 1))
-    step = stepper(model, torch.optim.Adam(model.parameters()), F.mse_loss)
+    step = stepper(compiled(row, model), adam(row, model), F.mse_loss)
     if row.name.startswith("mlp-slices"):
         return Epochs(step, lambda: ((x[i:i + 256], y[i:i + 256]) for i in range(0, len(x), 256)), len(x))
     loader = DataLoader(TensorDataset(x, y), 256, num_workers=row.workers, persistent_workers=row.workers > 0)
     return Epochs(step, lambda: loader, len(x))
 
 
-MAKE = {"cnn-nchw": cnn, "cnn-nhwc": cnn, "cnn-nhwc-compiled": cnn, "gru": gru, "gru-fused": gru, "mlp-slices": mlp, "mlp-loader": mlp}
+MAKE = {**dict.fromkeys(("cnn-nchw", "cnn-nhwc", "cnn-nhwc-fused", "cnn-nhwc-compiled", "cnn-nhwc-compiled-fused"), cnn),
+        **dict.fromkeys(("gru", "gru-fused", "gru-compiled"), gru),
+        **dict.fromkeys(("mlp-slices", "mlp-slices-fused", "mlp-slices-compiled", "mlp-loader"), mlp)}
