@@ -54,4 +54,5 @@ class Pipeline(Contestant):
             yield images.as_tensor(), labels.as_tensor(), BATCH
 
 
-main("dali", {"cmn": lambda row: Pipeline(row, False), "cmn-dynamic": lambda row: Pipeline(row, False), "aug": lambda row: Pipeline(row, True), **photo_dali.MAKE})
+main("dali", {**dict.fromkeys(("cmn", "cmn-dynamic"), lambda row: Pipeline(row, False)), "aug": lambda row: Pipeline(row, True),
+              **photo_dali.MAKE})

@@ -67,17 +67,11 @@ def augment_batch(images, labels):
 def by_gather(row):
     images, labels = map(tf.constant, cifar())
     n = len(images)
-    dataset = tf.data.Dataset.range(n).shuffle(n).batch(BATCH)
-    return Data(row, dataset.map(lambda i: normalise(tf.gather(images, i), tf.gather(labels, i)), row.threads), n)
 
-
-def by_gather_xla(row):
-    images, labels = map(tf.constant, cifar())
-    n = len(images)
-
-    @tf.function(jit_compile=True)
     def rows_of(i):
         return normalise(tf.gather(images, i), tf.gather(labels, i))
+    if "xla" in row.name:
+        rows_of = tf.function(rows_of, jit_compile=True)
     return Data(row, tf.data.Dataset.range(n).shuffle(n).batch(BATCH).map(rows_of, row.threads), n)
 
 
@@ -136,8 +130,7 @@ def threads(make):
 
 
 main("tf", {name: threads(make) for name, make in {
-    "gather": by_gather,
-    "gather-xla": by_gather_xla, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
+    "gather": by_gather, "gather-xla": by_gather, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
     "words-256": words, "noaa": photos, "aa": photos,
     **step_tf.MAKE,
 }.items()})

@@ -75,10 +75,11 @@ class Hand(Tensors):
         permutation = torch.randperm(self.size)
         for i in range(0, self.size, BATCH):
             rows = permutation[i:i + BATCH]
-            data = self.images.index_select(0, rows).float().sub_(MINUS).mul_(TIMES)
-            if self.augment:
-                data = self.augment(data)
-            yield data, self.labels[rows], len(rows)
+            yield self.convert(rows), self.labels[rows], len(rows)
+
+    def convert(self, rows):
+        data = self.images.index_select(0, rows).float().sub_(MINUS).mul_(TIMES)
+        return self.augment(data) if self.augment else data
 
 
 class HandOut(Hand):
@@ -94,12 +95,6 @@ class HandOut(Hand):
         torch.index_select(self.images, 0, rows, out=pixels)
         torch.sub(pixels, MINUS, out=out)
         return out.mul_(TIMES)
-
-    def epoch(self):
-        permutation = torch.randperm(self.size)
-        for i in range(0, self.size, BATCH):
-            rows = permutation[i:i + BATCH]
-            yield self.convert(rows), self.labels[rows], len(rows)
 
 
 @torch.compile(dynamic=False)
@@ -117,18 +112,6 @@ class HandCompiled(HandOut):
         return out
 
 
-class IdsOut(Tensors):
-    def __init__(self, data, labels):
-        self.data, self.labels, self.size = data, labels, len(data)
-        self.out = torch.empty((BATCH,) + data.shape[1:], dtype=data.dtype)
-
-    def epoch(self):
-        permutation = torch.randperm(self.size)
-        for i in range(0, self.size, BATCH):
-            rows = permutation[i:i + BATCH]
-            yield torch.index_select(self.data, 0, rows, out=self.out[:len(rows)]), self.labels[rows], len(rows)
-
-
 class Ids(Tensors):
     def __init__(self, data, labels):
         self.data, self.labels, self.size = data, labels, len(data)
@@ -137,7 +120,19 @@ class Ids(Tensors):
         permutation = torch.randperm(self.size)
         for i in range(0, self.size, BATCH):
             rows = permutation[i:i + BATCH]
-            yield self.data[rows], self.labels[rows], len(rows)
+            yield self.pick(rows), self.labels[rows], len(rows)
+
+    def pick(self, rows):
+        return self.data[rows]
+
+
+class IdsOut(Ids):
+    def __init__(self, data, labels):
+        super().__init__(data, labels)
+        self.out = torch.empty((BATCH,) + data.shape[1:], dtype=data.dtype)
+
+    def pick(self, rows):
+        return torch.index_select(self.data, 0, rows, out=self.out[:len(rows)])
 
 
 def by_masks(images, pad=4):

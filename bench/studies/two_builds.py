@@ -3,9 +3,9 @@
 
     two_builds.py OLD NEW [--data DIR] [--only REGEX] [--pairs N]
 
-OLD and NEW are iterbench programs; each is also the trainer. Prints a line a row, as Markdown: new / old, with its interval. The rows are
+OLD and NEW are iterbench programs; a third, --iterbench, lets them take turns. Prints a line a row, as Markdown: new / old, with its interval. The rows are
 bench/peers' workloads, and others on the same data, on tokens and on numbers that are made here. One core without a worker; two cores with
-one, or with two threads for training. What bench/peers packed (`run.py`) is needed for photos, and is left out where it is missing.
+one, or with two threads for training. What bench/peers packed (`run.py`) is needed for photos; where it is missing, their lines say so.
 """
 import argparse
 import json

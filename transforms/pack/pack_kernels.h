@@ -14,7 +14,6 @@
 #ifndef ITER_TRANSFORMS_PACK_PACK_KERNELS_H
 #define ITER_TRANSFORMS_PACK_PACK_KERNELS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -96,6 +95,11 @@ const iter__kernels *iter__kernels_get(iter__cpu level, iter_dtype in, iter_dtyp
 
 /* One table per level, rows = in, columns = out, in this order. */
 enum { ITER__TYPE_U8, ITER__TYPE_F16, ITER__TYPE_BF16, ITER__TYPE_F32, ITER__KERNEL_TYPES };
+
+static inline size_t iter__type_bytes(const int type) {
+    return type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+}
+
 extern const iter__kernels iter__kernels_generic[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES];
 extern const iter__kernels iter__kernels_avx2[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES];
 extern const iter__kernels iter__kernels_avx512[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES];

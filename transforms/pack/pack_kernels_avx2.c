@@ -10,6 +10,7 @@
 #endif
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
@@ -180,7 +181,7 @@ static inline vec either16(vec valid, vec made, vec fill) {
 
 static inline void store32(const int type, const int whole, char *to, const column *c, vec v0,
                            vec v1) {
-    const int bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    const ptrdiff_t bytes = (ptrdiff_t)iter__type_bytes(type);
     (void)whole;
     store16(type, to + c->x[0] * bytes, v0);
     store16(type, to + c->x[1] * bytes, v1);
@@ -205,8 +206,8 @@ static inline vec all16(const int reverse, const uint8_t *row, const column *c, 
 }
 
 /* One row of a plane. */
-WINDOW_INLINE void wide_row(const int type, const int reverse, char *to, const uint8_t *row,
-                            const column *columns, int64_t n, vec a, vec b, vec fill) {
+INLINE void wide_row(const int type, const int reverse, char *to, const uint8_t *row,
+                     const column *columns, int64_t n, vec a, vec b, vec fill) {
     for (const column *c = columns; c < columns + n; c++)
         if (!row)
             store32(type, 1, to, c, fill, fill);
@@ -221,9 +222,9 @@ WINDOW_INLINE void wide_row(const int type, const int reverse, char *to, const u
 
 /* Row by row, at most WIDE_COLUMNS at a time (u8 to f32, 192 x 192, beside bands of columns: 0.87
  * of the time; 224 x 224: 0.6). */
-WINDOW_INLINE void window_wide(const int type, const int reverse, const int three, char *out,
-                               const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
-                               int64_t plane, iter__fetch fetch) {
+INLINE void window_wide(const int type, const int reverse, const int three, char *out,
+                        const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
+                        int64_t plane, iter__fetch fetch) {
     column columns[WIDE_COLUMNS];
     for (int64_t x = 0; x < w->width; x += 32 * WIDE_COLUMNS) {
         int64_t n = 0;
@@ -234,7 +235,8 @@ WINDOW_INLINE void window_wide(const int type, const int reverse, const int thre
             const bool has_source = y >= w->top && y < w->bottom;
             if (has_source) iter__fetch_row(&fetch);
             for (int64_t p = 0; p < (three ? 3 : 1); p++)
-                wide_row(type, reverse, out + p * out_plane + y * w->width * window_bytes(type),
+                wide_row(type, reverse,
+                         out + p * out_plane + y * w->width * (ptrdiff_t)iter__type_bytes(type),
                          has_source ? in + (y - w->top) * w->in_step + p * w->in_plane : NULL,
                          columns, n, set16(w->a[plane + p]), set16(w->b[plane + p]),
                          set16(w->fill[plane + p]));

@@ -165,7 +165,7 @@ static inline vec window16(const int reverse, const uint8_t *in, __mmask16 from,
 
 static inline void store32(const int type, const int whole, char *to, const column *c, vec v0,
                            vec v1) {
-    const int bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    const ptrdiff_t bytes = (ptrdiff_t)iter__type_bytes(type);
     char *first = to + c->x * bytes, *second = first + 16 * bytes;
     if (whole) {
         store16(type, first, v0);
@@ -197,10 +197,10 @@ static inline int64_t clamp(int64_t value, int64_t high) {
 
 /* Band by band (u8 to f32, 224 x 224, into memory that is in no cache: 0.124 ms against 0.182 in
  * columns of the whole height). */
-WINDOW_INLINE void window_wide(const int type, const int reverse, const int three, char *out,
-                               const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
-                               int64_t plane, iter__fetch fetch) {
-    const ptrdiff_t step = w->width * window_bytes(type);
+INLINE void window_wide(const int type, const int reverse, const int three, char *out,
+                        const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
+                        int64_t plane, iter__fetch fetch) {
+    const ptrdiff_t step = w->width * (ptrdiff_t)iter__type_bytes(type);
     for (int64_t y = 0; y < w->height; y += BAND_ROWS, out += BAND_ROWS * step) {
         iter__window band = *w;
         band.height = w->height - y < BAND_ROWS ? w->height - y : BAND_ROWS;

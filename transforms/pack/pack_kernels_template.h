@@ -29,27 +29,23 @@
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)
 
-INLINE size_t type_bytes(const int type) {
-    return type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
-}
-
-#define AT(p, type, i)       ((const char *)(p) + (size_t)(i)*type_bytes(type))
-#define AT_OUT(p, type, i)   ((char *)(p) + (size_t)(i)*type_bytes(type))
+#define AT(p, type, i)       ((const char *)(p) + (size_t)(i)*iter__type_bytes(type))
+#define AT_OUT(p, type, i)   ((char *)(p) + (size_t)(i)*iter__type_bytes(type))
 #define FETCH(next, type, i) __builtin_prefetch(AT(next, type, i), 0, 3)
 
 /* Fewer than 16 elements. a and b are whole vectors. */
 INLINE void rest16(const int in_type, const int out_type, void *out, const void *in, size_t n,
                    vec a, vec b) {
     char from[64] = {0}, to[64];
-    memcpy(from, in, n * type_bytes(in_type));
+    memcpy(from, in, n * iter__type_bytes(in_type));
     store16(out_type, to, affine16(load16(in_type, from), a, b));
-    memcpy(out, to, n * type_bytes(out_type));
+    memcpy(out, to, n * iter__type_bytes(out_type));
 }
 
 INLINE void line_body(const int in_type, const int out_type, void *out, const void *in, size_t n,
                       float a1, float b1, const void *next) {
     const vec a = set16(a1), b = set16(b1);
-    const size_t step = 64 / type_bytes(in_type); /* elements of one cache line */
+    const size_t step = 64 / iter__type_bytes(in_type); /* elements of one cache line */
     size_t i = 0;
     if (n < 16) {
         if (n) rest16(in_type, out_type, out, in, n, a, b);
@@ -101,7 +97,7 @@ INLINE void pixels3_body(const int in_type, const int out_type, void *out, const
         if (i + 16 > n) i = n - 16;
         const char *from = AT(in, in_type, 3 * i);
         char *to = AT_OUT(out, out_type, 3 * i);
-        for (size_t byte = 0; byte < 48 * type_bytes(in_type); byte += 64)
+        for (size_t byte = 0; byte < 48 * iter__type_bytes(in_type); byte += 64)
             __builtin_prefetch(AT(next, in_type, 3 * i) + byte, 0, 3);
         store16(out_type, to, affine16(load16(in_type, from), a0, b0));
         store16(out_type, AT_OUT(to, out_type, 16),
@@ -129,16 +125,16 @@ INLINE void split3_body(const int in_type, const int out_type, void *out, size_t
     if (n < 16) {
         SHORT3_IN;
         SHORT3_OUT;
-        memcpy(from, in, 3 * n * type_bytes(in_type));
+        memcpy(from, in, 3 * n * iter__type_bytes(in_type));
         split3_16(in_type, out_type, to, 16, from, a, b);
         for (size_t c = 0; c < 3; c++)
             memcpy(AT_OUT(out, out_type, c * plane), AT(to, out_type, 16 * c),
-                   n * type_bytes(out_type));
+                   n * iter__type_bytes(out_type));
         return;
     }
     for (size_t i = 0; i < n; i += 16) {
         if (i + 16 > n) i = n - 16;
-        for (size_t byte = 0; byte < 48 * type_bytes(in_type); byte += 64)
+        for (size_t byte = 0; byte < 48 * iter__type_bytes(in_type); byte += 64)
             __builtin_prefetch(AT(next, in_type, 3 * i) + byte, 0, 3);
         split3_16(in_type, out_type, AT_OUT(out, out_type, i), plane, AT(in, in_type, 3 * i), a, b);
     }
@@ -162,13 +158,13 @@ INLINE void join3_body(const int in_type, const int out_type, void *out, const v
         SHORT3_IN;
         SHORT3_OUT;
         for (size_t c = 0; c < 3; c++)
-            memcpy(from + 16 * c * type_bytes(in_type), AT(in, in_type, c * plane),
-                   n * type_bytes(in_type));
+            memcpy(from + 16 * c * iter__type_bytes(in_type), AT(in, in_type, c * plane),
+                   n * iter__type_bytes(in_type));
         join3_16(in_type, out_type, to, from, 16, a, b);
-        memcpy(out, to, 3 * n * type_bytes(out_type));
+        memcpy(out, to, 3 * n * iter__type_bytes(out_type));
         return;
     }
-    const size_t line = 64 / type_bytes(in_type);
+    const size_t line = 64 / iter__type_bytes(in_type);
     for (size_t i = 0; i < n; i += 16) {
         if (i + 16 > n) i = n - 16;
         if (i % line == 0)

@@ -12,26 +12,23 @@
  *
  * and after it window_wide(), which does as window_columns() for images that are wide.
  */
+#include <stdbool.h>
+
 #define WINDOW_NARROW 64 /* pixels; in a wider image, columns write to hundreds of pages in turn */
 
-#define WINDOW_INLINE static inline __attribute__((always_inline))
-
-WINDOW_INLINE ptrdiff_t window_bytes(const int type) {
-    return type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
-}
+#define INLINE static inline __attribute__((always_inline))
 
 /* A column from top to bottom, in one plane, or in three at once: fewer loops mean fewer
  * mispredicted branches. Masks and factors stay in registers. */
-WINDOW_INLINE void window_column(const int type, const int reverse, const int whole,
-                                 const int planes, char *to, const uint8_t *row,
-                                 const iter__window *w, ptrdiff_t out_plane, int64_t plane,
-                                 int64_t x, iter__fetch fetch) {
+INLINE void window_column(const int type, const int reverse, const int whole, const int planes,
+                          char *to, const uint8_t *row, const iter__window *w, ptrdiff_t out_plane,
+                          int64_t plane, int64_t x, iter__fetch fetch) {
     const float *fa = w->a + plane, *fb = w->b + plane, *ff = w->fill + plane;
     const int last = planes - 1, mid = planes > 1;
     const vec a0 = set16(fa[0]), a1 = set16(fa[mid]), a2 = set16(fa[last]);
     const vec b0 = set16(fb[0]), b1 = set16(fb[mid]), b2 = set16(fb[last]);
     const vec f0 = set16(ff[0]), f1 = set16(ff[mid]), f2 = set16(ff[last]);
-    const ptrdiff_t out_step = w->width * window_bytes(type);
+    const ptrdiff_t out_step = w->width * (ptrdiff_t)iter__type_bytes(type);
     const ptrdiff_t in_step = w->in_step, in_plane = w->in_plane;
     const column c = column_at(w, x);
     int64_t y = 0;
@@ -56,9 +53,9 @@ WINDOW_INLINE void window_column(const int type, const int reverse, const int wh
 }
 
 /* All columns of one plane, or of three. */
-WINDOW_INLINE void window_columns(const int type, const int reverse, const int three, char *out,
-                                  const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
-                                  int64_t plane, iter__fetch fetch) {
+INLINE void window_columns(const int type, const int reverse, const int three, char *out,
+                           const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
+                           int64_t plane, iter__fetch fetch) {
     for (int64_t x = 0; x < w->width; x += 32) {
         const bool whole = !TAIL_IS_MASKED || x + 32 <= w->width;
         if (x > 0) fetch.n_lines = 0;
@@ -71,13 +68,13 @@ WINDOW_INLINE void window_columns(const int type, const int reverse, const int t
     }
 }
 
-WINDOW_INLINE void window_wide(const int type, const int reverse, const int three, char *out,
-                               const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
-                               int64_t plane, iter__fetch fetch);
+INLINE void window_wide(const int type, const int reverse, const int three, char *out,
+                        const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
+                        int64_t plane, iter__fetch fetch);
 
-WINDOW_INLINE void window_planes(const int type, const int reverse, void *out, const uint8_t *in,
-                                 const iter__window *w) {
-    const ptrdiff_t out_plane = w->height * w->width * window_bytes(type);
+INLINE void window_planes(const int type, const int reverse, void *out, const uint8_t *in,
+                          const iter__window *w) {
+    const ptrdiff_t out_plane = w->height * w->width * (ptrdiff_t)iter__type_bytes(type);
     const int64_t group = w->n_planes == 3 ? 3 : 1;
     for (int64_t p = 0; p < w->n_planes; p += group) {
         char *to = (char *)out + p * out_plane;
