@@ -493,9 +493,8 @@ typedef struct iter_trainer_info {
     uint64_t n_converted;
     double convert_seconds;
     char convert_text[96]; /* from which layout to which; "" = nothing was converted */
-    /* On a GPU: batches that were one launch of a graph, and batches that were queued call by call.
-     * The second are the first batch of a kind, short batches, and batches at more addresses than
-     * there are graphs (96). */
+    /* On a GPU: batches that were one launch of a graph, and batches that were queued call by call:
+     * the first of each kind of run, or all if runs cannot be captured. */
     uint64_t n_graph_runs, n_call_runs;
     /* Of the job: this rank of how many, the parts of a global batch, and how long this rank has
      * waited for others and summed gradients. 0, 1, 1, 0 for a trainer alone. */

@@ -78,18 +78,17 @@ engine_step iter__cuda_step_of(const cuda_plan *plan, const engine_batch *batch)
     return step;
 }
 
-/* Writes what changes from step to step; the copy is the first thing that the stream does. */
+/* Writes what changes from step to step. `step` says where the batch lies. */
 static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine_run what,
-                              iter_error *err) {
+                              engine_step *step, iter_error *err) {
     cuda_plan *plan = &b->plan;
     cuda_machine *m = &plan->machine;
     unsigned char *at = b->steps + b->n_pending * plan->step_bytes;
-    engine_step step = iter__cuda_step_of(plan, batch);
-    step.run = b->n_pending;
-    step.updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0;
-    memcpy(at, &step, sizeof(step));
-    memset(at + sizeof(step), 0, (size_t)plan->net->batch);
-    memcpy(at + sizeof(step), batch->counts, (size_t)batch->n_rows);
+    step->run = b->n_pending;
+    step->updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0;
+    memcpy(at, step, sizeof(*step));
+    memset(at + sizeof(*step), 0, (size_t)plan->net->batch);
+    memcpy(at + sizeof(*step), batch->counts, (size_t)batch->n_rows);
     CUDA_CALL(m, err, cuMemcpyHtoDAsync, (plan->step, at, plan->step_bytes, m->stream));
     return ITER_OK;
 }
@@ -108,13 +107,13 @@ static iter_status release(cuda_backend *b, const engine_batch *batch, iter_erro
 /* *out_queued: the whole run was queued, whatever the status. */
 static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_run what,
                              bool *out_queued, iter_error *err) {
-    cuda_input input;
+    engine_step step = iter__cuda_step_of(&b->plan, batch);
     if (b->n_pending == ENGINE_MAX_PENDING)
         return iter__engine_fail(err, ITER_ESTATE, "%d runs were not collected",
                                  ENGINE_MAX_PENDING);
-    ENGINE_TRY(write_step(b, batch, what, err));
-    ENGINE_TRY(iter__cuda_stage(b, batch, &input, err));
-    iter_status status = iter__cuda_go(b, &input, what, err);
+    ENGINE_TRY(iter__cuda_stage(b, batch, &step, err));
+    iter_status status = write_step(b, batch, what, &step, err);
+    if (status >= 0) status = iter__cuda_go(b, what, err);
     *out_queued = status >= 0;
     if (!batch->source) return status;
     /* Needed even if only part of the step was queued. */
@@ -235,12 +234,11 @@ static iter_status get_input_gradient(cuda_backend *b, float *out, iter_error *e
     const int64_t n = net->batch * iter__shape_elements(&net->input);
     if (!plan->data_gradient)
         return iter__engine_fail(err, ITER_EINVAL, "the data's gradient is not kept");
-    cuda_input input = {.n_rows = net->batch};
-    input.data_view = iter_tensor_dense(&net->data, NULL);
-    cuda_numbers_at to = iter__cuda_data_end(plan, &input.data_view, plan->data_gradient);
+    const iter_tensor view = iter_tensor_dense(&net->data, NULL);
+    cuda_numbers_at to = iter__cuda_data_end(plan, &view, plan->data_gradient);
     to.type = ENGINE_F32;
     const cuda_numbers_at from = iter__cuda_end_of(plan, place, place->gradient);
-    ENGINE_TRY(iter__cuda_copy(plan, place, &from, &to, net->batch, err));
+    ENGINE_TRY(iter__cuda_copy(plan, place, &from, &to, err));
     ENGINE_TRY(iter__machine_read(&plan->machine, out, plan->data_gradient,
                                   (size_t)n * sizeof(float), err));
     if (!iter__cuda_is_scaled(plan)) return ITER_OK;
@@ -300,7 +298,7 @@ static iter_status cuda_outputs(void *state, int64_t n_rows, void *out, iter_err
         cuda_numbers_at to = from;
         at = to.at = plan->outputs;
         to.type = ENGINE_F32;
-        status = iter__cuda_copy(plan, outputs, &from, &to, plan->net->batch, err);
+        status = iter__cuda_copy(plan, outputs, &from, &to, err);
     }
     if (status >= 0) status = iter__machine_read(&plan->machine, out, at, bytes, err);
     iter__machine_leave(&plan->machine);

@@ -9,25 +9,12 @@
 #include "engine/cuda/nccl.h"
 #include "engine/ranks/sum_memory.h"
 
-#define CUDA_STAGES     2
-#define CUDA_MAX_GRAPHS 96
-/* A graph that was unused for so many runs may be replaced. */
-#define CUDA_GRAPH_STALE (4 * CUDA_MAX_GRAPHS)
-#define CUDA_HOMES       32
+#define CUDA_STAGES 2
+#define CUDA_HOMES  32
 /* Number of runs in flight: enough that the device has the next run when one ends, and few enough
  * that the host waits here. With more, it would wait in the loader's next(), with all slots
  * queued. */
 #define CUDA_FLIGHTS 3
-
-/* The graph of a full batch at these addresses. */
-typedef struct cuda_graph {
-    CUdeviceptr data, label;
-    /* part of the captured calls */
-    int64_t data_strides[ITER_MAX_DIMS], label_strides[ITER_MAX_DIMS];
-    engine_run what;
-    CUgraphExec exec;
-    uint64_t used; /* the last run that used it */
-} cuda_graph;
 
 /* Sums of gradients over micro-batches and ranks. */
 typedef struct cuda_sums {
@@ -65,9 +52,8 @@ typedef struct cuda_backend {
     uint32_t next_home;
     /* such a run was queued without a graph, so everything is loaded */
     bool warm[ENGINE_RUN_TRAIN + 1];
-    cuda_graph graphs[CUDA_MAX_GRAPHS];
-    int32_t n_graphs;
-    char no_graphs[96]; /* why no graphs are captured; "" = they are */
+    CUgraphExec graphs[ENGINE_RUN_TRAIN + 1]; /* of each kind of run; NULL = not captured yet */
+    char no_graphs[96];                       /* why no graphs are captured; "" = they are */
     uint64_t n_graph_runs, n_call_runs;
 
     uint64_t n_converted;
@@ -91,14 +77,13 @@ iter_status iter__cuda_update_sums(void *state, const engine_gradient *sums,
 /* Allocates host memory and events. If the layout is converted, measures how long that takes. */
 iter_status iter__cuda_stages_make(cuda_backend *backend, iter_error *err);
 void iter__cuda_stages_drop(cuda_backend *backend);
-/* Finds the batch on the device: if it comes from the host, copies it there; else makes the stream
- * wait for it. */
-iter_status iter__cuda_stage(cuda_backend *backend, const engine_batch *batch, cuda_input *out,
+/* Says in a step where the batch lies on the device. If it comes from the host, copies it there;
+ * else makes the stream wait for it. */
+iter_status iter__cuda_stage(cuda_backend *backend, const engine_batch *batch, engine_step *io,
                              iter_error *err);
 
 /* Queues a run: as a graph if there is one or one can be captured, else call by call. */
-iter_status iter__cuda_go(cuda_backend *backend, const cuda_input *input, engine_run what,
-                          iter_error *err);
+iter_status iter__cuda_go(cuda_backend *backend, engine_run what, iter_error *err);
 void iter__cuda_graphs_drop(cuda_backend *backend);
 
 #endif

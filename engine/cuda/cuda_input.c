@@ -26,14 +26,18 @@ static iter_status time_turning(cuda_backend *b, iter_error *err) {
     cuda_machine *m = &plan->machine;
     CUevent events[2] = {NULL, NULL};
     float ms = 0;
-    cuda_input input = {.data = plan->staged[0], .n_rows = plan->net->batch};
-    input.data_view = iter_tensor_dense(&plan->net->data, NULL);
+    engine_step step = {.share = 0};
+    const iter_tensor data = iter_tensor_dense(&plan->net->data, NULL),
+                      label = iter_tensor_dense(&plan->net->label, NULL);
+    iter__cuda_sources(plan, &data, plan->staged[0], &label, plan->staged[1], plan->net->batch,
+                       &step);
+    ENGINE_TRY(iter__machine_write(m, plan->step, &step, sizeof(step), err));
     CUresult result = m->cuda.cuEventCreate(&events[0], CU_EVENT_DEFAULT);
     if (result == CUDA_SUCCESS) result = m->cuda.cuEventCreate(&events[1], CU_EVENT_DEFAULT);
     iter_status status = ITER_OK;
     for (int i = 0; i < 2 && result == CUDA_SUCCESS && status >= 0; i++) {
         result = m->cuda.cuEventRecord(events[0], m->stream); /* the first call loads the kernel */
-        status = iter__cuda_feed(plan, &input, err);
+        status = iter__cuda_feed(plan, err);
         if (result == CUDA_SUCCESS) result = m->cuda.cuEventRecord(events[1], m->stream);
     }
     if (result == CUDA_SUCCESS) result = m->cuda.cuEventSynchronize(events[1]);
@@ -109,7 +113,7 @@ static size_t pack(const iter_tensor *from, unsigned char *to) {
     return total;
 }
 
-static iter_status stage_host(cuda_backend *b, const engine_batch *batch, cuda_input *out,
+static iter_status stage_host(cuda_backend *b, const engine_batch *batch, engine_step *io,
                               iter_error *err) {
     const cuda_plan *plan = &b->plan;
     cuda_machine *m = &b->plan.machine;
@@ -117,12 +121,12 @@ static iter_status stage_host(cuda_backend *b, const engine_batch *batch, cuda_i
     unsigned char *data = b->stages[i], *label = data + round_up(iter_desc_bytes(&plan->net->data));
     CUDA_CALL(m, err, cuEventSynchronize, (b->copied[i]));
     const size_t data_bytes = pack(batch->data, data), label_bytes = pack(batch->label, label);
-    out->data = plan->staged[0];
-    out->label = plan->staged[1];
-    out->data_view = iter_tensor_dense(&batch->data->desc, NULL);
-    out->label_view = iter_tensor_dense(&batch->label->desc, NULL);
-    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (out->data, data, data_bytes, m->stream));
-    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (out->label, label, label_bytes, m->stream));
+    const iter_tensor dense_data = iter_tensor_dense(&batch->data->desc, NULL),
+                      dense_label = iter_tensor_dense(&batch->label->desc, NULL);
+    iter__cuda_sources(plan, &dense_data, plan->staged[0], &dense_label, plan->staged[1],
+                       batch->n_rows, io);
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (plan->staged[0], data, data_bytes, m->stream));
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (plan->staged[1], label, label_bytes, m->stream));
     CUDA_CALL(m, err, cuEventRecord, (b->copied[i], m->stream));
     return ITER_OK;
 }
@@ -147,15 +151,13 @@ static iter_status check_home(cuda_backend *b, CUdeviceptr data, iter_error *err
         number, m->number);
 }
 
-iter_status iter__cuda_stage(cuda_backend *b, const engine_batch *batch, cuda_input *out,
+iter_status iter__cuda_stage(cuda_backend *b, const engine_batch *batch, engine_step *io,
                              iter_error *err) {
-    *out = (cuda_input){.n_rows = batch->n_rows};
-    if (!batch->source) return stage_host(b, batch, out, err);
-    out->data = (CUdeviceptr)(uintptr_t)batch->data->data;
-    out->label =
-        batch->label->data ? (CUdeviceptr)(uintptr_t)batch->label->data : b->plan.blank_label;
-    out->data_view = *batch->data;
-    out->label_view = *batch->label;
-    ENGINE_TRY(check_home(b, out->data, err));
+    if (!batch->source) return stage_host(b, batch, io, err);
+    const CUdeviceptr data = (CUdeviceptr)(uintptr_t)batch->data->data,
+                      label = (CUdeviceptr)(uintptr_t)batch->label->data;
+    iter__cuda_sources(&b->plan, batch->data, data, batch->label,
+                       label ? label : b->plan.blank_label, batch->n_rows, io);
+    ENGINE_TRY(check_home(b, data, err));
     return iter_batch_wait(batch->source, b->plan.machine.stream, err);
 }

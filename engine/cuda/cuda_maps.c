@@ -17,24 +17,55 @@ cuda_numbers_at iter__cuda_end_of(const cuda_plan *plan, const cuda_place *place
     return end;
 }
 
-iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda_numbers_at *from,
-                            const cuda_numbers_at *to, int64_t n_rows, iter_error *err) {
+/* The dimension that is outermost in a copy's loop. What is contiguous in `to` is innermost. */
+static int first_of(const cuda_place *place, const cuda_numbers_at *to) {
+    return to->strides[0] == 1 && place->dims[0] > 1;
+}
+
+static engine_source source_of(const cuda_numbers_at *from, int first, int64_t n_rows) {
+    engine_source source = {.at = from->at, .row = from->row_stride, .n_rows = (int32_t)n_rows};
+    for (int i = 0; i < 3; i++)
+        source.strides[i] = from->strides[(i + first) % 3];
+    return source;
+}
+
+static engine_copy_args copy_args(const cuda_plan *plan, const cuda_place *place,
+                                  const cuda_numbers_at *to) {
     const int64_t *d = place->dims;
-    engine_copy_args args = {.from = from->at,
-                             .to = to->at,
+    engine_copy_args args = {.to = to->at,
                              .n = plan->net->batch * d[0] * d[1] * d[2],
-                             .from_row = from->row_stride,
                              .to_row = to->row_stride,
-                             .n_rows = (int32_t)n_rows,
-                             .from_type = (int32_t)from->type,
                              .to_type = (int32_t)to->type};
-    const int first = to->strides[0] == 1 && d[0] > 1; /* channels last: innermost in the loop */
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0, first = first_of(place, to); i < 3; i++) {
         args.dims[i] = d[(i + first) % 3];
-        args.from_strides[i] = from->strides[(i + first) % 3];
         args.to_strides[i] = to->strides[(i + first) % 3];
     }
+    return args;
+}
+
+iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda_numbers_at *from,
+                            const cuda_numbers_at *to, iter_error *err) {
+    engine_copy_args args = copy_args(plan, place, to);
+    args.from = source_of(from, first_of(place, to), plan->net->batch);
+    args.from_type = (int32_t)from->type;
     return iter__machine_launch_over(&plan->machine, kernel_engine_copy, args.n, &args, err);
+}
+
+iter_status iter__cuda_copy_data(cuda_plan *plan, engine_type type, iter_error *err) {
+    const cuda_place *place = &plan->places[0];
+    const cuda_numbers_at to = iter__cuda_end_of(plan, place, place->values);
+    engine_copy_args args = copy_args(plan, place, &to);
+    args.source = plan->step + offsetof(engine_step, data);
+    args.from_type = (int32_t)type;
+    return iter__machine_launch_over(&plan->machine, kernel_engine_copy, args.n, &args, err);
+}
+
+engine_source iter__cuda_data_source(const cuda_plan *plan, const cuda_numbers_at *data,
+                                     int64_t n_rows) {
+    const cuda_place *place = &plan->places[0];
+    if (plan->net->input.ids) return source_of(data, 0, n_rows);
+    const cuda_numbers_at to = iter__cuda_end_of(plan, place, place->values);
+    return source_of(data, first_of(place, &to), n_rows);
 }
 
 /* Features in the order C, H, W or T, F: [rows, features]. */
@@ -51,14 +82,14 @@ static iter_status flatten_forward(cuda_plan *plan, const cuda_node *node, bool 
     const cuda_place *in = &plan->places[node->in];
     const cuda_numbers_at from = iter__cuda_end_of(plan, in, in->values),
                           to = flat_end(plan, in, plan->places[node->out].values);
-    return iter__cuda_copy(plan, in, &from, &to, plan->net->batch, err);
+    return iter__cuda_copy(plan, in, &from, &to, err);
 }
 
 static iter_status flatten_backward(cuda_plan *plan, const cuda_node *node, iter_error *err) {
     const cuda_place *in = &plan->places[node->in];
     const cuda_numbers_at from = flat_end(plan, in, plan->places[node->out].gradient),
                           to = iter__cuda_end_of(plan, in, in->gradient);
-    return iter__cuda_copy(plan, in, &from, &to, plan->net->batch, err);
+    return iter__cuda_copy(plan, in, &from, &to, err);
 }
 
 const cuda_node_ops iter__cuda_flatten = {

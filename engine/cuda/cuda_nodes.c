@@ -189,9 +189,5 @@ iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err) {
                                      "%s: the backend cuda lacks this layer",
                                      plan->net->layers[i].name);
     }
-    int32_t last = plan->n_places - 1;
-    while (plan->places[last].shares < last)
-        last = plan->places[last].shares;
-    plan->copies_data = last == 0;
     return ITER_OK;
 }

@@ -119,7 +119,6 @@ static void count_chunks(cuda_plan *plan) {
 }
 
 static void lay_out_rest(cuda_plan *plan) {
-    plan->own_data = plan->places[0].values;
     const engine_net *net = plan->net;
     const int64_t rows = net->batch;
     int64_t most = 1;

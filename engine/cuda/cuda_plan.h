@@ -119,10 +119,8 @@ struct cuda_plan {
     CUdeviceptr device_pieces, device_chunks, gathered;
     CUdeviceptr sum_pieces; /* for sums: the same, with gradients in `gathered` */
 
-    bool copies_data;     /* outputs are the data, so they must outlive the batch */
-    CUdeviceptr own_data; /* of place 0, if the batch has another layout */
-    CUdeviceptr ids;      /* i32 [steps, rows] */
-    CUdeviceptr step;     /* engine_step, counts */
+    CUdeviceptr ids;  /* i32 [steps, rows] */
+    CUdeviceptr step; /* engine_step, counts */
     CUdeviceptr tally, losses, correct;
     CUdeviceptr partial; /* of sums */
     int64_t n_partial;
@@ -174,7 +172,11 @@ typedef struct cuda_numbers_at {
 } cuda_numbers_at;
 
 iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda_numbers_at *from,
-                            const cuda_numbers_at *to, int64_t n_rows, iter_error *err);
+                            const cuda_numbers_at *to, iter_error *err);
+/* Copies the step's data, of `type`, to place 0; and what the step must say of data for that. */
+iter_status iter__cuda_copy_data(cuda_plan *plan, engine_type type, iter_error *err);
+engine_source iter__cuda_data_source(const cuda_plan *plan, const cuda_numbers_at *data,
+                                     int64_t n_rows);
 /* A place's values or gradient as such an end. */
 cuda_numbers_at iter__cuda_end_of(const cuda_plan *plan, const cuda_place *place, CUdeviceptr at);
 
@@ -186,24 +188,18 @@ int64_t iter__cuda_sum_partial(const cuda_place *place);
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* A batch on the device. */
-typedef struct cuda_input {
-    CUdeviceptr data, label;
-    iter_tensor data_view, label_view; /* shapes and strides; `data` is not used */
-    int64_t n_rows;
-} cuda_input;
-
-/* Queues all calls of a run that a graph may hold. */
-iter_status iter__cuda_body(cuda_plan *plan, const cuda_input *input, engine_run what,
-                            iter_error *err);
+/* Queues all calls of a run, from the step's batch to the weights: what a graph holds. */
+iter_status iter__cuda_body(cuda_plan *plan, engine_run what, iter_error *err);
+/* Says in a step where its batch lies. Of the tensors, shapes and strides are read. */
+void iter__cuda_sources(const cuda_plan *plan, const iter_tensor *data, CUdeviceptr data_at,
+                        const iter_tensor *label, CUdeviceptr label_at, int64_t n_rows,
+                        engine_step *io);
 /* A batch's data as an end of a copy. */
 cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *view, CUdeviceptr at);
-/* Brings data to place 0: without a copy, or by a kernel. */
-iter_status iter__cuda_feed(cuda_plan *plan, const cuda_input *input, iter_error *err);
+/* Brings the step's data to place 0. */
+iter_status iter__cuda_feed(cuda_plan *plan, iter_error *err);
 /* True if feeding converts another layout into the place's. */
 bool iter__cuda_turns(const cuda_plan *plan);
-iter_status iter__cuda_loss(cuda_plan *plan, const cuda_input *input, bool gradient,
-                            iter_error *err);
 iter_status iter__cuda_update(cuda_plan *plan, iter_error *err);
 /* Copy masters to where the libraries read them, and gradients of one parameter to
  * plan->gathered. */

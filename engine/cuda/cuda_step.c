@@ -39,18 +39,6 @@ cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *vi
     return end;
 }
 
-/* True if the data already has the layout of place 0. */
-static bool is_ready(const cuda_plan *plan, const cuda_input *input, const cuda_numbers_at *end) {
-    const cuda_place *place = &plan->places[0];
-    bool same = end->type == plan->numbers.type && !plan->copies_data &&
-                input->n_rows == plan->net->batch && input->data % 16 == 0 &&
-                place->n_elements == plan->net->batch * iter__shape_elements(&place->shape);
-    same = same && (end->row_stride == place->row_stride || plan->net->batch == 1);
-    for (int i = 0; i < 3; i++)
-        same = same && (place->dims[i] == 1 || end->strides[i] == place->strides[i]);
-    return same;
-}
-
 bool iter__cuda_turns(const cuda_plan *plan) {
     const engine_net *net = plan->net;
     if (net->input.ids || net->input.n_dims == 1) return false;
@@ -58,79 +46,55 @@ bool iter__cuda_turns(const cuda_plan *plan) {
     return iter__net_channels_last(net) != plan->numbers.channels_last;
 }
 
-/* Places that share memory with place 0 move with it. */
-static void move_data(cuda_plan *plan, CUdeviceptr at) {
-    const size_t size = iter__cuda_number_bytes(plan);
-    plan->places[0].values = at;
-    for (int32_t i = 1; i < plan->n_places; i++) {
-        cuda_place *place = &plan->places[i];
-        if (place->shares >= i) continue;
-        const cuda_place *owner = &plan->places[place->shares];
-        place->values = owner->values;
-        if (place->shares_values)
-            place->values += (CUdeviceptr)(owner->n_elements - place->n_elements) * size;
-    }
+static engine_source source_of_label(const iter_tensor *label, CUdeviceptr at, int64_t n_rows) {
+    engine_source source = {.at = at, .row = label->strides[0], .n_rows = (int32_t)n_rows};
+    if (label->desc.n_dims > 1) source.strides[2] = label->strides[1];
+    return source;
 }
 
-static engine_ids_args ids_args(const cuda_plan *plan, const cuda_input *input) {
-    const iter_tensor *view = &input->data_view;
-    const int32_t rows = iter__net_batch_dim(&view->desc);
-    const engine_ids_args args = {.from = input->data,
+void iter__cuda_sources(const cuda_plan *plan, const iter_tensor *data, CUdeviceptr data_at,
+                        const iter_tensor *label, CUdeviceptr label_at, int64_t n_rows,
+                        engine_step *io) {
+    const cuda_numbers_at end = iter__cuda_data_end(plan, data, data_at);
+    io->data = iter__cuda_data_source(plan, &end, n_rows);
+    io->label = source_of_label(label, label_at, n_rows);
+}
+
+iter_status iter__cuda_feed(cuda_plan *plan, iter_error *err) {
+    const engine_net *net = plan->net;
+    const engine_type type = type_of(net->data.dtype);
+    if (!net->input.ids) return iter__cuda_copy_data(plan, type, err);
+    const engine_ids_args args = {.step = plan->step,
                                   .to = plan->ids,
                                   .tally = plan->tally,
-                                  .row_stride = view->strides[rows],
-                                  .step_stride = view->strides[!rows],
-                                  .wide = view->desc.dtype == ITER_I64,
-                                  .n_rows = (int32_t)input->n_rows,
-                                  .rows = (int32_t)plan->net->batch,
-                                  .steps = (int32_t)plan->net->input.dims[0],
-                                  .limit = (int32_t)plan->net->layers[0].options.embedding.rows};
-    return args;
-}
-
-iter_status iter__cuda_feed(cuda_plan *plan, const cuda_input *input, iter_error *err) {
-    if (plan->net->input.ids) {
-        const engine_ids_args args = ids_args(plan, input);
-        return iter__machine_launch_over(&plan->machine, kernel_engine_ids,
-                                         (int64_t)args.rows * args.steps, &args, err);
-    }
-    const cuda_place *place = &plan->places[0];
-    const cuda_numbers_at from = iter__cuda_data_end(plan, &input->data_view, input->data);
-    if (is_ready(plan, input, &from)) {
-        move_data(plan, input->data);
-        return ITER_OK;
-    }
-    move_data(plan, plan->own_data);
-    const cuda_numbers_at to = iter__cuda_end_of(plan, place, place->values);
-    return iter__cuda_copy(plan, place, &from, &to, input->n_rows, err);
+                                  .type = (int32_t)type,
+                                  .rows = (int32_t)net->batch,
+                                  .steps = (int32_t)net->input.dims[0],
+                                  .limit = (int32_t)net->layers[0].options.embedding.rows};
+    return iter__machine_launch_over(&plan->machine, kernel_engine_ids,
+                                     (int64_t)args.rows * args.steps, &args, err);
 }
 
 /* ---- The loss -------------------------------------------------------------------------------- */
 
-iter_status iter__cuda_loss(cuda_plan *plan, const cuda_input *input, bool gradient,
-                            iter_error *err) {
+static iter_status loss(cuda_plan *plan, bool gradient, iter_error *err) {
     const engine_net *net = plan->net;
     const engine_kind kind = net->layers[net->n_layers - 1].kind;
     const cuda_place *outputs = &plan->places[plan->n_places - 1];
-    const iter_tensor *label = &input->label_view;
     const bool classes = kind == ENGINE_SOFTMAX_CROSS_ENTROPY;
-    engine_loss_args args = {.outputs = outputs->values,
-                             .gradient = gradient ? outputs->gradient : 0,
-                             .label = input->label,
-                             .step = plan->step,
-                             .tally = plan->tally,
-                             .losses = plan->losses,
-                             .correct = plan->correct,
-                             .label_row = label->strides[0],
-                             .label_feature = label->desc.n_dims > 1 ? label->strides[1] : 0,
-                             .label_type = (int32_t)type_of(label->desc.dtype),
-                             .n = (int32_t)net->n_outputs,
-                             .rows = (int32_t)net->batch,
-                             .n_rows = (int32_t)input->n_rows,
-                             .type = (int32_t)plan->numbers.type,
-                             .factor = kind == ENGINE_L2 ? 0.5f : 1,
-                             .has_ids = net->input.ids};
-    if (net->input.ids) args.ids = ids_args(plan, input);
+    const engine_loss_args args = {.outputs = outputs->values,
+                                   .gradient = gradient ? outputs->gradient : 0,
+                                   .step = plan->step,
+                                   .tally = plan->tally,
+                                   .losses = plan->losses,
+                                   .correct = plan->correct,
+                                   .label_type = (int32_t)type_of(net->label.dtype),
+                                   .n = (int32_t)net->n_outputs,
+                                   .rows = (int32_t)net->batch,
+                                   .type = (int32_t)plan->numbers.type,
+                                   .factor = kind == ENGINE_L2 ? 0.5f : 1,
+                                   .has_ids = net->input.ids,
+                                   .id_type = (int32_t)type_of(net->data.dtype)};
     ENGINE_TRY(iter__machine_launch(
         &plan->machine, classes ? kernel_engine_loss_classes : kernel_engine_loss_squares,
         net->batch, &args, err));
@@ -240,16 +204,15 @@ static iter_status go_back(cuda_plan *plan, iter_error *err) {
     return ITER_OK;
 }
 
-iter_status iter__cuda_body(cuda_plan *plan, const cuda_input *input, engine_run what,
-                            iter_error *err) {
+iter_status iter__cuda_body(cuda_plan *plan, engine_run what, iter_error *err) {
     const bool learns = what != ENGINE_RUN_FORWARD;
-    ENGINE_TRY(iter__cuda_feed(plan, input, err));
+    ENGINE_TRY(iter__cuda_feed(plan, err));
     for (int32_t i = 0; i < plan->n_nodes; i++) {
         const cuda_node *node = &plan->nodes[i];
         const iter_status status = node->ops->forward(plan, node, learns, err);
         if (status < 0) return fail_at(plan, node, status, err);
     }
-    ENGINE_TRY(iter__cuda_loss(plan, input, learns, err));
+    ENGINE_TRY(loss(plan, learns, err));
     if (!learns) return ITER_OK;
     ENGINE_TRY(go_back(plan, err));
     return what == ENGINE_RUN_TRAIN ? iter__cuda_update(plan, err) : ITER_OK;

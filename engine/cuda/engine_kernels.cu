@@ -153,25 +153,29 @@ KERNEL(engine_copy, engine_copy_args) {
             const uint32_t d2 = (uint32_t)a.dims[2], line = i / d2, plane = line / d1;
             const int64_t z = i - line * d2, y = line - plane * d1;
             const int64_t x = plane % d0, row = plane / d0;
-            const int64_t from = row * a.from_row + x * a.from_strides[0] + y * a.from_strides[1] +
-                                 z * a.from_strides[2];
+            const engine_source s = a.source ? *AT(const engine_source, a.source) : a.from;
+            const int64_t from =
+                row * s.row + x * s.strides[0] + y * s.strides[1] + z * s.strides[2];
             const int64_t to =
                 row * a.to_row + x * a.to_strides[0] + y * a.to_strides[1] + z * a.to_strides[2];
-            put(a.to, to, row < a.n_rows ? (float)number_at(a.from, from, a.from_type) : 0,
+            put(a.to, to, row < s.n_rows ? (float)number_at(s.at, from, a.from_type) : 0,
                 a.to_type);
         }
     }
 }
 
+/* Number i of a row of ids, or of labels. */
+DEVICE int64_t integer_of(const engine_source *from, int64_t row, int64_t i, int type) {
+    return integer_at(from->at, row * from->row + i * from->strides[2], type);
+}
+
 KERNEL(engine_ids, engine_ids_args) {
+    const engine_source *ids = &AT(const engine_step, a.step)->data;
     THREADS {
         const uint32_t i = ELEMENT;
         if (i < (int64_t)a.steps * a.rows) {
             const int64_t row = i % (uint32_t)a.rows, step = i / (uint32_t)a.rows;
-            int64_t id = 0;
-            if (row < a.n_rows)
-                id = integer_at(a.from, row * a.row_stride + step * a.step_stride,
-                                a.wide ? ENGINE_I64 : ENGINE_I32);
+            int64_t id = row < ids->n_rows ? integer_of(ids, row, step, a.type) : 0;
             if (id < 0 || id >= a.limit) {
                 MIN_OF(&AT(engine_tally, a.tally)->bad_id,
                        (unsigned long long)row << 32 | (unsigned long long)step);
@@ -616,7 +620,7 @@ KERNEL(engine_steps_back, engine_steps_args) {
 /* ---- Losses ---------------------------------------------------------------------------------- */
 
 DEVICE int does_count(const engine_loss_args *a, int64_t row) {
-    return row < a->n_rows && (AT(const uint8_t, a->step) + sizeof(engine_step))[row];
+    return (AT(const uint8_t, a->step) + sizeof(engine_step))[row];
 }
 
 /* Factor of all gradients: a mean over the rows that count, and f16's scale. */
@@ -646,7 +650,7 @@ KERNEL(engine_loss_classes, engine_loss_args) {
         }
         return;
     }
-    int64_t label = integer_at(a.label, row * a.label_row, a.label_type);
+    int64_t label = integer_of(&AT(const engine_step, a.step)->label, row, 0, a.label_type);
     const int bad = label < 0 || label >= a.n;
     if (bad) label = 0;
     THREADS {
@@ -702,13 +706,14 @@ KERNEL(engine_loss_squares, engine_loss_args) {
     const int64_t row = BLOCK_NUMBER, at = row * a.n;
     const int counts = does_count(&a, row);
     const double share = share_of(&a);
+    const engine_source label = AT(const engine_step, a.step)->label;
     THREADS {
         double sum = 0;
-        for (int i = t; i < a.n; i += ENGINE_BLOCK) {
+        ROLLED for (int i = t; i < a.n; i += ENGINE_BLOCK) {
             double d = 0;
             if (counts)
                 d = (double)get(a.outputs, at + i, a.type) -
-                    number_at(a.label, row * a.label_row + i * a.label_feature, a.label_type);
+                    number_at(label.at, row * label.row + i * label.strides[2], a.label_type);
             sum += d * d;
             put_gradient(&a, at + i, counts ? 2 * (double)a.factor * d / a.n * share : 0);
         }
@@ -726,18 +731,16 @@ KERNEL(engine_loss_squares, engine_loss_args) {
 
 /* Finds what was wrong with the current run, if anything. */
 DEVICE uint32_t find_failure(const engine_loss_args *a, engine_tally *tally, double loss) {
+    const engine_step *step = AT(const engine_step, a->step);
     if (a->has_ids && tally->bad_id != ENGINE_NO_PLACE) {
-        const engine_ids_args *ids = &a->ids;
         tally->row = (int32_t)(tally->bad_id >> 32);
         tally->place = (int32_t)(tally->bad_id & 0xffffffffu);
-        tally->value =
-            integer_at(ids->from, tally->row * ids->row_stride + tally->place * ids->step_stride,
-                       ids->wide ? ENGINE_I64 : ENGINE_I32);
+        tally->value = integer_of(&step->data, tally->row, tally->place, a->id_type);
         return ENGINE_BAD_ID;
     }
     if (tally->bad_label != ENGINE_NO_PLACE) {
         tally->row = (int32_t)tally->bad_label;
-        tally->value = integer_at(a->label, tally->row * a->label_row, a->label_type);
+        tally->value = integer_of(&step->label, tally->row, 0, a->label_type);
         return ENGINE_BAD_LABEL;
     }
     if (IS_FINITE(loss)) return ENGINE_FINE;

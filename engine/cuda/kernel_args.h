@@ -16,8 +16,16 @@
 
 typedef unsigned long long engine_address;
 
+/* Where numbers [rows, d0, d1, d2] lie. */
+typedef struct engine_source {
+    engine_address at;
+    int64_t row, strides[3];
+    int32_t n_rows; /* later rows are zeros */
+    int32_t unused;
+} engine_source;
+
 /* What changes from step to step. The host writes it before each run, so that a captured graph
- * stays the same. counts[batch] follow it. */
+ * stays the same wherever the batch lies. counts[batch] follow it, 0 for rows that it lacks. */
 typedef struct engine_step {
     double share;       /* 1 / rows that count; 0 = no row counts */
     uint32_t words[2];  /* the step's number, for dropout */
@@ -26,6 +34,8 @@ typedef struct engine_step {
     float lr, rate;     /* Adam's rate includes its bias corrections */
     uint32_t first_row; /* of the global batch, for dropout */
     uint32_t reserved;
+    engine_source data;  /* ids: [rows, 1, 1, steps] */
+    engine_source label; /* [rows, 1, 1, numbers] */
 } engine_step;
 
 typedef enum engine_failure {
@@ -69,27 +79,22 @@ typedef enum engine_type {
     ENGINE_BF16
 } engine_type;
 
-/* A copy of numbers into another layout: [rows, d0, d1, d2] by strides, from any type. Rows from
- * n_rows on become zero. */
+/* A copy of numbers into another layout, from any type. */
 typedef struct engine_copy_args {
-    engine_address from, to;
+    engine_address source; /* an engine_source on the device; 0 = `from` */
+    engine_source from;
+    engine_address to;
     int64_t n; /* rows * d0 * d1 * d2 */
     int64_t dims[3];
-    int64_t from_row, from_strides[3];
     int64_t to_row, to_strides[3];
-    int32_t n_rows;
     int32_t from_type, to_type;
-    int32_t unused;
 } engine_copy_args;
 
-/* Converts ids in any form to i32 [steps, rows]. */
+/* Converts the step's ids to i32 [steps, rows]. */
 typedef struct engine_ids_args {
-    engine_address from, to, tally;
-    int64_t row_stride, step_stride;
-    int32_t wide; /* i64, else i32 */
-    int32_t n_rows, rows, steps;
-    int32_t limit;
-    int32_t unused;
+    engine_address step, to, tally;
+    int32_t type; /* ENGINE_I32 or ENGINE_I64 */
+    int32_t rows, steps, limit;
 } engine_ids_args;
 
 /* Bias, activation and dropout, in this order, each optional; in place or not. Elements are ordered
@@ -162,14 +167,13 @@ typedef struct engine_steps_args {
 typedef enum engine_loss { ENGINE_LOSS_CLASSES, ENGINE_LOSS_SQUARES } engine_loss;
 
 typedef struct engine_loss_args {
-    engine_address outputs, gradient, label;
+    engine_address outputs, gradient;
     engine_address step, tally, losses, correct; /* f64, i32 [rows] */
-    int64_t label_row, label_feature;            /* strides */
     int32_t label_type;                          /* engine_type */
-    int32_t kind, n, rows, n_rows, type;
+    int32_t n, rows, type;
     float factor; /* of the squares: 1 or a half */
-    int32_t has_ids;
-    engine_ids_args ids; /* if the net has ids: to report what was wrong */
+    int32_t has_ids, id_type;
+    int32_t unused;
 } engine_loss_args;
 
 /* A range of a parameter: n numbers of the master, and their positions in the libraries' layout.
