@@ -367,6 +367,39 @@ static void test_windows(void) {
     run_chain(image(ITER_U8, "CHW", 4, 4, 3), "random-crop:size=4,pad=40 | flip | normalize");
 }
 
+/* Small images to interleaved channels, whose bytes are moved before they are converted. Pads are
+ * bytes of the source, or not; and tables and cutouts come before and after them. */
+static void test_moved(void) {
+    static const int64_t widths[] = {5, 6, 7, 15, 16, 17, 31, 32, 33, 53, 73, 80};
+    static const char *const layouts[] = {"CHW", "HWC"};
+#define CROP "random-crop:height=6,width=%d,pad=4"
+#define MEAN "normalize:mean=0.4;0.5;0.6,std=0.2;0.3;0.25"
+    static const char *const chains[] = {
+        CROP ",fill=9 | random-flip | " MEAN " | to:%s,hwc",
+        CROP ",fill=200 | random-flip | random-flip:axis=vertical | scale:0.25,1 | to:%s,hwc",
+        MEAN " | " CROP ",fill=0.3 | random-flip | cutout:3 | to:%s,hwc",
+        CROP ",fill=7 | random-flip | invert | cutout:2,fill=3 | to:%s,hwc",
+        "random-solarize | " CROP ",fill=30 | random-flip | gamma:0.5 | to:%s,hwc",
+        CROP ",fill=7 | random-flip | cast:%s | to:layout=hwc",
+        CROP " | random-flip | cast:%s | to:layout=chw",
+    };
+    char chain[320];
+    for (int i = 0; i < (int)(sizeof(widths) / sizeof(widths[0])); i++)
+        for (int j = 0; j < (int)(sizeof(chains) / sizeof(chains[0])); j++)
+            for (int type = 0; type < 4; type++) {
+                snprintf(chain, sizeof(chain), chains[j], (int)widths[i], sizes_text[type]);
+                for (int from = 0; from < 2; from++)
+                    run_chain(image(ITER_U8, layouts[from], 7, widths[i] + 1 - type, 3), chain);
+            }
+    for (int from = 0; from < 2; from++) { /* from an image too large for one lookup */
+        snprintf(chain, sizeof(chain), "solarize:90 | " CROP ",fill=5 | random-flip | to:%s,hwc",
+                 70, "f32");
+        run_chain(image(ITER_U8, layouts[from], 80, 90, 3), chain);
+    }
+#undef CROP
+#undef MEAN
+}
+
 /* Tables of bytes: alone and joined, before and after geometry, with every layout and type after
  * them; also each sample's own. */
 static void test_tables(void) {
@@ -610,6 +643,8 @@ static int perf(void) {
     perf_chain(&work, &hwc, NORMALIZE " | to:f32,nchw");
     perf_chain(&work, &hwc, NORMALIZE " | to:f32,nhwc");
     perf_chain(&work, &hwc, "random-crop:32,pad=4 | random-flip | " NORMALIZE " | to:f32,nchw");
+    perf_chain(&work, &hwc, "random-crop:32,pad=4 | random-flip | " NORMALIZE " | to:f32,nhwc");
+    perf_chain(&work, &chw, "random-crop:32,pad=4 | random-flip | " NORMALIZE " | to:f32,nhwc");
     perf_chain(&work, &chw, "random-crop:32,pad=4,mode=reflect | random-flip | " NORMALIZE);
     perf_chain(&work, &chw, "random-crop:32,pad=4 | random-flip | cutout:8 | " NORMALIZE);
     perf_chain(&work, &chw, "to:u8,nchw");
@@ -628,6 +663,7 @@ int main(int argc, char **argv) {
     test_layouts();
     test_geometry();
     test_windows();
+    test_moved();
     test_tables();
     test_meaning();
     test_refusals();

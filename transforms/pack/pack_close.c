@@ -159,6 +159,8 @@ static bool make_fill(pack_pass *pass, fold_fill *fill) {
     const bool is_pixel = has_all_factors(pass, fill);
     const double value = value_of_type(fill->value, fill->dtype);
     const double start = is_pixel ? pixel_like(pass, fill, value) : value;
+    const bool is_byte = is_pixel && start >= 0 && start <= 255 && start == (int32_t)start;
+    fill->byte = is_byte ? (int32_t)start : -1;
     for (size_t i = 0; i < c; i++) {
         double x = start;
         if (is_pixel) { /* the same operations as for a pixel of that value */

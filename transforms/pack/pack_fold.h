@@ -53,6 +53,7 @@ typedef struct fold_fill {
     iter_dtype dtype; /* of the values at that stage */
     float *f32;       /* [c] before rounding to the output type, if the pass computes in f32 */
     char *bytes;      /* [c] elements of the output type */
+    int32_t byte;     /* the source's byte, after tables, that becomes the same; -1 = none */
 } fold_fill;
 
 /* A call from plan. For stages without fold_sample, geometry is replayed per sample; so are tables,

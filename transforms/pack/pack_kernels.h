@@ -4,8 +4,9 @@
  *
  * Every kernel computes x * a + b as one rounded multiply and one rounded add in f32, never fused,
  * so that all levels give the same bits. If there is nothing to compute, a = 1 and b = -0.0: that
- * keeps every value, -0.0 included. Sources and targets may have any alignment. Nothing is read or
- * written outside the stated elements.
+ * keeps every value, -0.0 included. From u8 to u8, split3, join3 and window also take NULL for a
+ * and b: they move the bytes as they are. Sources and targets may have any alignment. Nothing is
+ * read or written outside the stated elements.
  *
  *   next     the bytes that the next call will read, as many as this one reads. The kernel
  *            prefetches one line of them for each line that it converts. Never NULL: if there is
@@ -88,6 +89,9 @@ typedef struct iter__kernels {
     /* As split3, the last pixel first; n at least 16. NULL unless the source is u8. */
     void (*split3_mirrored)(void *out, size_t plane, const uint8_t *in, size_t n, const float *a,
                             const float *b);
+    /* n pixels of three bytes, the last one first. NULL unless both are u8, and `window` is
+     * there. */
+    void (*mirror3)(uint8_t *out, const uint8_t *in, size_t n);
 } iter__kernels;
 
 /* The kernels of a level for a pair of types, or NULL if there are none. */
@@ -95,9 +99,10 @@ const iter__kernels *iter__kernels_get(iter__cpu level, iter_dtype in, iter_dtyp
 
 /* One table per level, rows = in, columns = out, in this order. */
 enum { ITER__TYPE_U8, ITER__TYPE_F16, ITER__TYPE_BF16, ITER__TYPE_F32, ITER__KERNEL_TYPES };
+#define ITER__TYPE_KEPT ITER__KERNEL_TYPES /* inside of kernels: u8 to u8 without arithmetic */
 
 static inline size_t iter__type_bytes(const int type) {
-    return type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    return type == ITER__TYPE_F32 ? 4 : type == ITER__TYPE_F16 || type == ITER__TYPE_BF16 ? 2 : 1;
 }
 
 extern const iter__kernels iter__kernels_generic[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES];

@@ -55,11 +55,19 @@ static inline __m256i narrow16(__m256i lo, __m256i hi) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
 }
 
+static inline __m128i bytes16(vec v) {
+    const __m256i words = narrow16(cut_u8(v.lo), cut_u8(v.hi));
+    return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+static inline vec widen16(__m128i bytes) {
+    return (vec){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+
 static inline void store16(const int type, char *p, vec v) {
-    if (type == ITER__TYPE_U8) {
-        const __m256i words = narrow16(cut_u8(v.lo), cut_u8(v.hi));
-        _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(_mm256_castsi256_si128(words),
-                                                        _mm256_extracti128_si256(words, 1)));
+    if (type == ITER__TYPE_U8 || type == ITER__TYPE_KEPT) {
+        _mm_storeu_si128((__m128i *)p, bytes16(v));
     } else if (type == ITER__TYPE_F16) {
         _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.lo, NEAREST));
         _mm_storeu_si128((__m128i *)(p + 16), _mm256_cvtps_ph(v.hi, NEAREST));
@@ -136,7 +144,7 @@ static inline void join16(const vec *in, vec *out) {
 typedef struct column {
     int64_t x[2];
     ptrdiff_t from[2]; /* in the source row */
-    __m128i order[2];
+    __m128i order[2], valid_bytes[2];
     vec valid[2]; /* all bits of the pixels that have a source */
     bool all;     /* every pixel has one */
 } column;
@@ -162,16 +170,19 @@ static inline column column_at(const iter__window *w, int64_t x) {
         c.all &= _mm_movemask_epi8(valid) == 0xffff;
         c.order[i] = _mm_or_si128(_mm_add_epi8(w->reverse ? back : ahead, moved),
                                   _mm_andnot_si128(valid, _mm_set1_epi8((char)0x80)));
+        c.valid_bytes[i] = valid;
         c.valid[i].lo = _mm256_castsi256_ps(_mm256_cvtepi8_epi32(valid));
         c.valid[i].hi = _mm256_castsi256_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(valid, 8)));
     }
     return c;
 }
 
+static inline __m128i ordered16(const uint8_t *in, __m128i order) {
+    return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)in), order);
+}
+
 static inline vec pixels16(const uint8_t *in, __m128i order) {
-    const __m128i bytes = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)in), order);
-    return (vec){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
-                 _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+    return widen16(ordered16(in, order));
 }
 
 static inline vec either16(vec valid, vec made, vec fill) {
@@ -190,59 +201,28 @@ static inline void store32(const int type, const int whole, char *to, const colu
 /* `order` knows whether it is mirrored. */
 static inline void window32(const int type, const int reverse, const int whole, char *to,
                             const uint8_t *row, const column *c, vec a, vec b, vec fill) {
+    if (type == ITER__TYPE_KEPT) {
+        const __m128i bytes = bytes16(fill);
+        for (int i = 0; i < 2; i++)
+            _mm_storeu_si128((__m128i *)(to + c->x[i]),
+                             _mm_blendv_epi8(bytes, ordered16(row + c->from[i], c->order[i]),
+                                             c->valid_bytes[i]));
+        return;
+    }
     const vec v0 = affine16(pixels16(row + c->from[0], c->order[0]), a, b);
     const vec v1 = affine16(pixels16(row + c->from[1], c->order[1]), a, b);
     (void)reverse;
     store32(type, whole, to, c, either16(c->valid[0], v0, fill), either16(c->valid[1], v1, fill));
 }
 
-#define TAIL_IS_MASKED 0
-#define WINDOW_LEAST   16
-#include "transforms/pack/pack_window_template.h"
-
 static inline vec all16(const int reverse, const uint8_t *row, const column *c, int block) {
     const uint8_t *in = row + c->from[block];
     return reverse ? pixels16(in, c->order[block]) : load16(ITER__TYPE_U8, (const char *)in);
 }
 
-/* One row of a plane. */
-INLINE void wide_row(const int type, const int reverse, char *to, const uint8_t *row,
-                     const column *columns, int64_t n, vec a, vec b, vec fill) {
-    for (const column *c = columns; c < columns + n; c++)
-        if (!row)
-            store32(type, 1, to, c, fill, fill);
-        else if (c->all)
-            store32(type, 1, to, c, affine16(all16(reverse, row, c, 0), a, b),
-                    affine16(all16(reverse, row, c, 1), a, b));
-        else
-            window32(type, reverse, 1, to, row, c, a, b, fill);
-}
-
-#define WIDE_COLUMNS 64
-
-/* Row by row, at most WIDE_COLUMNS at a time (u8 to f32, 192 x 192, beside bands of columns: 0.87
- * of the time; 224 x 224: 0.6). */
-INLINE void window_wide(const int type, const int reverse, const int three, char *out,
-                        const uint8_t *in, const iter__window *w, ptrdiff_t out_plane,
-                        int64_t plane, iter__fetch fetch) {
-    column columns[WIDE_COLUMNS];
-    for (int64_t x = 0; x < w->width; x += 32 * WIDE_COLUMNS) {
-        int64_t n = 0;
-        for (; n < WIDE_COLUMNS && x + 32 * n < w->width; n++)
-            columns[n] = column_at(w, x + 32 * n);
-        if (x > 0) fetch.n_lines = 0;
-        for (int64_t y = 0; y < w->height; y++) {
-            const bool has_source = y >= w->top && y < w->bottom;
-            if (has_source) iter__fetch_row(&fetch);
-            for (int64_t p = 0; p < (three ? 3 : 1); p++)
-                wide_row(type, reverse,
-                         out + p * out_plane + y * w->width * (ptrdiff_t)iter__type_bytes(type),
-                         has_source ? in + (y - w->top) * w->in_step + p * w->in_plane : NULL,
-                         columns, n, set16(w->a[plane + p]), set16(w->b[plane + p]),
-                         set16(w->fill[plane + p]));
-        }
-    }
-}
+#define TAIL_IS_MASKED 0
+#define WINDOW_LEAST   16
+#include "transforms/pack/pack_window_template.h"
 
 #define LEVEL avx2
 #include "transforms/pack/pack_kernels_template.h"

@@ -12,7 +12,8 @@
  *   split16(in[3], out[3])      48 floats, three interleaved channels, into three channels
  *   join16(in[3], out[3])       the inverse of split16
  *   split16_mirrored(in, out)   as split16, with the 16 of each channel reversed
- *   WINDOW_LEAST, window_planes  only at levels that include pack_window_template.h
+ *   WIDENS_LAST                 split3 and join3 order bytes before they widen them, without
+ *                               split16_mirrored; only with pack_window_template.h
  *
  * and includes this file last. `type` is a constant in every call, so each body below becomes one
  * straight loop for each pair of types; the macro at the end names them.
@@ -81,6 +82,59 @@ INLINE void table_body(const int in_type, const int out_type, void *out, const v
     }
 }
 
+/* ---- Three channels as they are -------------------------------------------------------------- */
+
+#ifdef SHUFFLES_BYTES
+/* From three planes of bytes to 48 interleaved ones, in registers. */
+INLINE void load_joined(const char *in, size_t plane, __m128i *out) {
+    const __m128i from[3] = {LOAD_BYTES(in), LOAD_BYTES(in + plane), LOAD_BYTES(in + 2 * plane)};
+    join16_bytes(from, out);
+}
+
+INLINE void load_split(const char *in, __m128i *out) {
+    const __m128i from[3] = {LOAD_BYTES(in), LOAD_BYTES(in + 16), LOAD_BYTES(in + 32)};
+    split16_bytes(from, out);
+}
+#endif
+
+static void split3_kept(char *out, size_t plane, const char *in, size_t n, const char *next) {
+    size_t i = 0;
+#ifdef SHUFFLES_BYTES
+    for (; i + 16 <= n; i += 16) {
+        __m128i to[3];
+        __builtin_prefetch(next + 3 * i, 0, 3);
+        load_split(in + 3 * i, to);
+        for (size_t c = 0; c < 3; c++)
+            STORE_BYTES(out + c * plane + i, to[c]);
+    }
+#endif
+    (void)next;
+    for (; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            out[c * plane + i] = in[3 * i + c];
+}
+
+static void join3_kept(char *out, const char *in, size_t plane, size_t n, const char *next) {
+    size_t i = 0;
+#ifdef SHUFFLES_BYTES
+    for (; i + 16 <= n; i += 16) {
+        __m128i to[3];
+        if (i % 64 == 0)
+            for (size_t c = 0; c < 3; c++)
+                __builtin_prefetch(next + c * plane + i, 0, 3);
+        load_joined(in + i, plane, to);
+        for (size_t c = 0; c < 3; c++)
+            STORE_BYTES(out + 3 * i + 16 * c, to[c]);
+    }
+#endif
+    (void)next;
+    for (; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            out[3 * i + c] = in[c * plane + i];
+}
+
+/* ---- Three channels -------------------------------------------------------------------------- */
+
 /* Fewer than 16 pixels of three channels: through local arrays of 16. */
 #define SHORT3_IN  char from[16 * 3 * 4] = {0}
 #define SHORT3_OUT char to[16 * 3 * 4]
@@ -107,12 +161,27 @@ INLINE void pixels3_body(const int in_type, const int out_type, void *out, const
     }
 }
 
-INLINE void split3_16(const int in_type, const int out_type, void *out, size_t plane,
-                      const void *in, const vec *a, const vec *b) {
+INLINE void split3_16(const int in_type, const int out_type, const int mirrored, void *out,
+                      size_t plane, const void *in, const vec *a, const vec *b) {
     vec from[3], to[3];
+#ifdef WIDENS_LAST
+    if (in_type == ITER__TYPE_U8) {
+        __m128i split[3];
+        load_split(in, split);
+        for (int c = 0; c < 3; c++)
+            store16(out_type, AT_OUT(out, out_type, (size_t)c * plane),
+                    affine16(widen16(mirrored ? reversed16(split[c]) : split[c]), a[c], b[c]));
+        return;
+    }
+#endif
     for (int c = 0; c < 3; c++)
         from[c] = load16(in_type, AT(in, in_type, 16 * c));
-    split16(from, to);
+#ifndef WIDENS_LAST
+    if (mirrored)
+        split16_mirrored(from, to);
+    else
+#endif
+        split16(from, to);
     for (int c = 0; c < 3; c++)
         store16(out_type, AT_OUT(out, out_type, (size_t)c * plane), affine16(to[c], a[c], b[c]));
 }
@@ -120,13 +189,17 @@ INLINE void split3_16(const int in_type, const int out_type, void *out, size_t p
 INLINE void split3_body(const int in_type, const int out_type, void *out, size_t plane,
                         const void *in, size_t n, const float *a1, const float *b1,
                         const void *next) {
+    if (in_type == ITER__TYPE_U8 && out_type == ITER__TYPE_U8 && !a1) {
+        split3_kept(out, plane, in, n, next);
+        return;
+    }
     const vec a[3] = {set16(a1[0]), set16(a1[1]), set16(a1[2])};
     const vec b[3] = {set16(b1[0]), set16(b1[1]), set16(b1[2])};
     if (n < 16) {
         SHORT3_IN;
         SHORT3_OUT;
         memcpy(from, in, 3 * n * iter__type_bytes(in_type));
-        split3_16(in_type, out_type, to, 16, from, a, b);
+        split3_16(in_type, out_type, 0, to, 16, from, a, b);
         for (size_t c = 0; c < 3; c++)
             memcpy(AT_OUT(out, out_type, c * plane), AT(to, out_type, 16 * c),
                    n * iter__type_bytes(out_type));
@@ -136,12 +209,25 @@ INLINE void split3_body(const int in_type, const int out_type, void *out, size_t
         if (i + 16 > n) i = n - 16;
         for (size_t byte = 0; byte < 48 * iter__type_bytes(in_type); byte += 64)
             __builtin_prefetch(AT(next, in_type, 3 * i) + byte, 0, 3);
-        split3_16(in_type, out_type, AT_OUT(out, out_type, i), plane, AT(in, in_type, 3 * i), a, b);
+        split3_16(in_type, out_type, 0, AT_OUT(out, out_type, i), plane, AT(in, in_type, 3 * i), a,
+                  b);
     }
 }
 
+/* Bytes are joined first, so a and b are of elements 16 c to 16 c + 15 of the result; else they are
+ * of channel c. */
 INLINE void join3_16(const int in_type, const int out_type, void *out, const void *in, size_t plane,
                      const vec *a, const vec *b) {
+#ifdef WIDENS_LAST
+    if (in_type == ITER__TYPE_U8) {
+        __m128i joined[3];
+        load_joined(in, plane, joined);
+        for (int c = 0; c < 3; c++)
+            store16(out_type, AT_OUT(out, out_type, 16 * c),
+                    affine16(widen16(joined[c]), a[c], b[c]));
+        return;
+    }
+#endif
     vec from[3], to[3];
     for (int c = 0; c < 3; c++)
         from[c] = affine16(load16(in_type, AT(in, in_type, (size_t)c * plane)), a[c], b[c]);
@@ -152,8 +238,19 @@ INLINE void join3_16(const int in_type, const int out_type, void *out, const voi
 
 INLINE void join3_body(const int in_type, const int out_type, void *out, const void *in,
                        size_t plane, size_t n, const float *a1, const float *b1, const void *next) {
-    const vec a[3] = {set16(a1[0]), set16(a1[1]), set16(a1[2])};
-    const vec b[3] = {set16(b1[0]), set16(b1[1]), set16(b1[2])};
+    if (in_type == ITER__TYPE_U8 && out_type == ITER__TYPE_U8 && !a1) {
+        join3_kept(out, in, plane, n, next);
+        return;
+    }
+    vec a[3] = {set16(a1[0]), set16(a1[1]), set16(a1[2])};
+    vec b[3] = {set16(b1[0]), set16(b1[1]), set16(b1[2])};
+#ifdef WIDENS_LAST
+    if (in_type == ITER__TYPE_U8) {
+        const vec planes_a[3] = {a[0], a[1], a[2]}, planes_b[3] = {b[0], b[1], b[2]};
+        join16(planes_a, a);
+        join16(planes_b, b);
+    }
+#endif
     if (n < 16) {
         SHORT3_IN;
         SHORT3_OUT;
@@ -213,14 +310,8 @@ INLINE void split3_mirrored_body(const int out_type, void *out, size_t plane, co
     const vec b[3] = {set16(b1[0]), set16(b1[1]), set16(b1[2])};
     for (size_t i = 0; i < n; i += 16) {
         if (i + 16 > n) i = n - 16;
-        const char *at = AT(in, ITER__TYPE_U8, 3 * (n - 16 - i));
-        vec from[3], to[3];
-        for (int c = 0; c < 3; c++)
-            from[c] = load16(ITER__TYPE_U8, AT(at, ITER__TYPE_U8, 16 * c));
-        split16_mirrored(from, to);
-        for (int c = 0; c < 3; c++)
-            store16(out_type, AT_OUT(out, out_type, (size_t)c * plane + i),
-                    affine16(to[c], a[c], b[c]));
+        split3_16(ITER__TYPE_U8, out_type, 1, AT_OUT(out, out_type, i), plane,
+                  AT(in, ITER__TYPE_U8, 3 * (n - 16 - i)), a, b);
     }
 }
 
@@ -235,7 +326,7 @@ DEFINE_MIRRORED(ITER__TYPE_F16)
 DEFINE_MIRRORED(ITER__TYPE_BF16)
 DEFINE_MIRRORED(ITER__TYPE_F32)
 
-#ifdef WINDOW_LEAST
+#ifdef SHUFFLES_BYTES
 
 #define DEFINE_WINDOW(out)                                                       \
     static void window_##out(void *o, const uint8_t *i, const iter__window *w) { \
@@ -245,17 +336,28 @@ DEFINE_MIRRORED(ITER__TYPE_F32)
             window_planes(out, 0, o, i, w);                                      \
     }
 
-DEFINE_WINDOW(ITER__TYPE_U8)
+DEFINE_WINDOW(ITER__TYPE_KEPT)
+static void window_ITER__TYPE_U8(void *out, const uint8_t *in, const iter__window *w) {
+    if (!w->a)
+        window_ITER__TYPE_KEPT(out, in, w);
+    else if (w->reverse)
+        window_planes(ITER__TYPE_U8, 1, out, in, w);
+    else
+        window_planes(ITER__TYPE_U8, 0, out, in, w);
+}
 DEFINE_WINDOW(ITER__TYPE_F16)
 DEFINE_WINDOW(ITER__TYPE_BF16)
 DEFINE_WINDOW(ITER__TYPE_F32)
 #define WINDOW(out) window_##out, WINDOW_LEAST
+#define MIRROR3     mirror3
 #else
 #define WINDOW(out) NULL, 0
+#define MIRROR3     NULL
 #endif
 
-#define FROM_BYTES(out) WINDOW(out), mirrored_##out
-#define FROM_OTHERS     NULL, 0, NULL
+#define FROM_BYTES(out) WINDOW(out), mirrored_##out, NULL
+#define TO_BYTES        WINDOW(ITER__TYPE_U8), mirrored_ITER__TYPE_U8, MIRROR3
+#define FROM_OTHERS     NULL, 0, NULL, NULL
 
 #define PAIR(in, out, more)                                                               \
     {                                                                                     \
@@ -270,7 +372,7 @@ DEFINE_WINDOW(ITER__TYPE_F32)
     }
 
 const iter__kernels PASTE(iter__kernels_, LEVEL)[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES] = {
-    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, FROM_BYTES(ITER__TYPE_U8)),
+    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, TO_BYTES),
      PAIR(ITER__TYPE_U8, ITER__TYPE_F16, FROM_BYTES(ITER__TYPE_F16)),
      PAIR(ITER__TYPE_U8, ITER__TYPE_BF16, FROM_BYTES(ITER__TYPE_BF16)),
      PAIR(ITER__TYPE_U8, ITER__TYPE_F32, FROM_BYTES(ITER__TYPE_F32))},

@@ -5,7 +5,9 @@
  * row is a run of neighbouring source pixels, mirrored or not, between two stretches of fill. Runs
  * are converted row by row; then pads and cutouts are overwritten as rectangles of finished
  * elements. From planes of bytes to planes the kernel `window`, where there is one, does all of
- * that at once. If the axes are tables, a row is gathered pixel by pixel, converted, and patched.
+ * that at once. For small images with interleaved channels, bytes are moved to their places first,
+ * pads included, and then converted as one run. If the axes are tables, a row is gathered pixel by
+ * pixel, converted, and patched.
  *
  * The next sample's cache lines are prefetched one by one while this one is converted. A burst of
  * prefetches before the row gains nothing, because the processor tracks only some ten misses at a
@@ -38,6 +40,15 @@ typedef struct pixel_run {
 
 static size_t pixel_stride(int64_t channels, bool side_by_side) {
     return side_by_side ? (size_t)channels : 1;
+}
+
+/* For kernels that move bytes if there are no factors. */
+static const float *a_of(const pack_pass *pass) {
+    return pass->kind == ITER__KIND_RAW ? NULL : pass->a32;
+}
+
+static const float *b_of(const pack_pass *pass) {
+    return pass->kind == ITER__KIND_RAW ? NULL : pass->b32;
 }
 
 /* Any types and layouts, channel by channel. */
@@ -116,9 +127,9 @@ static __attribute__((noinline)) void convert_run(const pack_pass *pass, const p
     else if (!k || pass->channels != 3)
         convert_slowly(pass, run);
     else if (pass->in_hwc)
-        k->split3(run->out, run->out_plane, run->in, run->n, pass->a32, pass->b32, next);
+        k->split3(run->out, run->out_plane, run->in, run->n, a_of(pass), b_of(pass), next);
     else
-        k->join3(run->out, run->in, run->in_plane, run->n, pass->a32, pass->b32, next);
+        k->join3(run->out, run->in, run->in_plane, run->n, a_of(pass), b_of(pass), next);
 }
 
 /* ---- Without geometry ------------------------------------------------------------------------ */
@@ -266,10 +277,15 @@ static iter__fetch rest_of_fetch(const pack_pass *pass, const void *next_in, int
     return iter__fetch_start((const char *)next_in + early, pass->in_bytes - early, n_rows);
 }
 
-/* u8 planes to planes; `in` is source row 0 of the first plane, planes in_plane bytes apart. */
-static void run_window(const pack_pass *pass, const iter_fold *fold, const char *in,
+static int32_t fill_of_pad(const iter_fold *fold) {
+    return fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
+}
+
+/* u8 planes to planes by `k`; `in` is source row 0 of the first plane, planes in_plane bytes
+ * apart. */
+static void run_window(const pack_pass *pass, const iter__kernels *k, const float *a,
+                       const float *b, const float *fill, const iter_fold *fold, const char *in,
                        int64_t in_plane, char *out, const void *next_in) {
-    const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     const int64_t n_rows = fold->y.high - fold->y.low;
     const int64_t calls = pass->channels == 3 ? 1 : pass->channels;
     const int64_t first = fold->y.offset + fold->y.step * fold->y.low;
@@ -286,16 +302,22 @@ static void run_window(const pack_pass *pass, const iter_fold *fold, const char 
         .in_step = fold->y.step * pass->in_width,
         .in_plane = in_plane,
         .n_planes = pass->channels,
-        .a = pass->a32,
-        .b = pass->b32,
-        .fill = fill < 0 ? pass->zeros : pass->fills[fill].f32,
+        .a = a,
+        .b = b,
+        .fill = fill,
         .fetch = rest_of_fetch(pass, next_in, n_rows * calls),
     };
-    pass->kernels->window(out, (const uint8_t *)in + first * pass->in_width, &window);
+    k->window(out, (const uint8_t *)in + first * pass->in_width, &window);
 }
 
-static bool has_window(const pack_pass *pass) {
-    const iter__kernels *k = pass->kernels;
+static void run_window_to_out(const pack_pass *pass, const iter_fold *fold, const char *in,
+                              int64_t in_plane, char *out, const void *next_in) {
+    const int32_t fill = fill_of_pad(fold);
+    run_window(pass, pass->kernels, a_of(pass), b_of(pass),
+               fill < 0 ? pass->zeros : pass->fills[fill].f32, fold, in, in_plane, out, next_in);
+}
+
+static bool has_window(const pack_pass *pass, const iter__kernels *k) {
     return k && k->window && pass->in_width >= k->window_least &&
            pass->out_width >= k->window_least;
 }
@@ -306,7 +328,7 @@ static bool has_window(const pack_pass *pass) {
  * 0.08 ms against 0.11). */
 static bool splits_first(const pack_pass *pass) {
     return pass->in_hwc && !pass->out_hwc && pass->channels == 3 && pass->bytes_kernels &&
-           has_window(pass) && pass->in_width <= 2 * pass->out_width &&
+           has_window(pass, pass->kernels) && pass->in_width <= 2 * pass->out_width &&
            pass->out_width <= SPLIT_WIDTH;
 }
 
@@ -314,19 +336,18 @@ static bool splits_first(const pack_pass *pass) {
  * runs the window kernel. */
 static void run_line_window(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
                             const char *in, char *out, char *line, const void *next_in) {
-    static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
     const fold_axis *y = &fold->y;
     const int64_t n_rows = y->high - y->low;
     const int64_t first = y->step > 0 ? y->offset + y->low : y->offset - (y->high - 1);
     const size_t n = (size_t)(n_rows * pass->in_width);
     const char *from = in + (size_t)(first * pass->in_width) * (pass->in_hwc ? 3 : 1);
     if (pass->in_hwc) {
-        if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+        if (n > 0) pass->bytes_kernels->split3(line, n, from, n, NULL, NULL, from);
         if (table) look_up(pass, table, line, line, 3 * n);
     } else {
         look_up_pixels(pass, table, line, from, (size_t)(pass->in_height * pass->in_width), n);
     }
-    run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
+    run_window_to_out(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
 }
 
 /* Three bytes per pixel, moved as four, except the first and the last one: their fourth byte may
@@ -353,7 +374,9 @@ static void mirror_bytes(char *out, const char *in, size_t n) {
 }
 
 /* n pixels of `bytes` each, last one first. */
-static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
+static void mirror_pixels(const pack_pass *pass, char *out, const char *in, size_t n,
+                          size_t bytes) {
+    const iter__kernels *k = pass->bytes_kernels;
     switch (bytes) {
 #define MIRROR_CASE(width)                                            \
     case width:                                                       \
@@ -363,7 +386,12 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
         MIRROR_CASE(2)
         MIRROR_CASE(4)
     case 1: mirror_bytes(out, in, n); break;
-    case 3: mirror_triples(out, in, n); break;
+    case 3:
+        if (k && k->mirror3)
+            k->mirror3((uint8_t *)out, (const uint8_t *)in, n);
+        else
+            mirror_triples(out, in, n);
+        break;
     default:
         for (size_t i = 0; i < n; i++)
             memcpy(out + i * bytes, in + (n - 1 - i) * bytes, bytes);
@@ -375,7 +403,7 @@ static void move_row(const pack_pass *pass, const uint8_t *table, bool mirror, c
                      char *out, size_t n) {
     const size_t pixel = pass->in_element * (size_t)pass->channels;
     if (mirror)
-        mirror_pixels(out, in, n, pixel);
+        mirror_pixels(pass, out, in, n, pixel);
     else if (!table)
         memcpy(out, in, n * pixel);
     if (table) look_up(pass, table, out, mirror ? out : in, n * pixel);
@@ -392,12 +420,12 @@ static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, co
     const bool splits = mirror && pass->in_hwc && !pass->out_hwc && pass->channels == 3 &&
                         n >= 16 && k && k->split3_mirrored;
     if (mirror && pass->in_hwc && !splits) {
-        mirror_pixels(line, in, n, bytes * (size_t)pass->channels);
+        mirror_pixels(pass, line, in, n, bytes * (size_t)pass->channels);
         run.in = line;
     } else if (mirror && !splits) {
         for (int64_t c = 0; c < pass->channels; c++)
-            mirror_pixels(line + (size_t)c * n * bytes, in + (size_t)c * run.in_plane * bytes, n,
-                          bytes);
+            mirror_pixels(pass, line + (size_t)c * n * bytes, in + (size_t)c * run.in_plane * bytes,
+                          n, bytes);
         run.in = line;
         run.in_plane = n;
     }
@@ -412,6 +440,11 @@ static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, co
         convert_run(pass, &run, NULL);
 }
 
+static void fetch_bytes(const char *at, size_t n) {
+    for (size_t i = 0; i < n; i += 64)
+        __builtin_prefetch(at + i, 0, 3);
+}
+
 /* Output rows [low, high) of the interval. */
 static void run_row_range(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
                           const char *in, char *out, char *line, int64_t low, int64_t high,
@@ -423,11 +456,20 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ui
     const bool moves =
         pass->kind == ITER__KIND_RAW && ((pass->in_hwc && pass->out_hwc) || pass->channels == 1);
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
+    const size_t row_bytes = (size_t)(x->high - x->low) * in_pixel;
+    /* The processor fetches ahead what is read forwards; else it is done here, row by row. */
+    const bool backwards = mirror || y->step < 0;
+    const ptrdiff_t in_step = (ptrdiff_t)pass->in_width * (ptrdiff_t)in_pixel;
+    const ptrdiff_t in_plane = (ptrdiff_t)pass->in_height * in_step;
+    const int64_t n_planes = pass->in_hwc ? 1 : pass->channels;
     for (int64_t row = low; row < high && x->low < x->high; row++) {
         if (fetch) iter__fetch_row(fetch);
         const int64_t source = y->offset + y->step * row;
         const char *from = in + (size_t)(source * pass->in_width + x_first) * in_pixel;
         char *to = out + (size_t)(row * pass->out_width + x->low) * out_pixel;
+        if (backwards && row + 1 < high)
+            for (int64_t p = 0; p < n_planes; p++)
+                fetch_bytes(from + p * in_plane + y->step * in_step, row_bytes);
         if (moves)
             move_row(pass, table, mirror, from, to, (size_t)(x->high - x->low));
         else
@@ -438,7 +480,7 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ui
 /* Fills the pixels around the interval. */
 static void fill_around(const pack_pass *pass, const iter_fold *fold, char *out) {
     const fold_axis *x = &fold->x, *y = &fold->y;
-    const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
+    const int32_t fill = fill_of_pad(fold);
     fill_rectangle(pass, out, 0, y->low, 0, pass->out_width, fill);
     fill_rectangle(pass, out, y->low, y->high, 0, x->low, fill);
     fill_rectangle(pass, out, y->low, y->high, x->high, pass->out_width, fill);
@@ -450,6 +492,55 @@ static void run_rows(const pack_pass *pass, const iter_fold *fold, const uint8_t
     iter__fetch fetch = rest_of_fetch(pass, next_in, fold->y.high - fold->y.low);
     run_row_range(pass, fold, table, in, out, line, fold->y.low, fold->y.high, &fetch);
     fill_around(pass, fold, out);
+}
+
+/* Whether bytes are moved first and converted as one run: of a small image whose channels are then
+ * interleaved. Row by row, each row would cost its calls (CIFAR-10 cropped and mirrored, to f32:
+ * 0.69 of the time, to u8 0.49). */
+static bool moves_first(const pack_pass *pass) {
+    const size_t bytes = (size_t)(pass->out_height * pass->out_width * 3);
+    if (!pass->out_hwc || pass->channels != 3 || !pass->bytes_kernels || bytes > SMALL_IMAGE)
+        return false;
+    return pass->in_hwc ? pass->kind != ITER__KIND_RAW : has_window(pass, pass->bytes_kernels);
+}
+
+/* Interleaved bytes to their places in `line`; `byte` elsewhere. */
+static void move_pixels(const pack_pass *pass, const iter_fold *fold, const char *in, char *line,
+                        int byte, const void *next_in) {
+    const fold_axis *x = &fold->x, *y = &fold->y;
+    const bool mirror = x->step < 0;
+    const int64_t n = x->high - x->low;
+    const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
+    iter__fetch fetch = rest_of_fetch(pass, next_in, y->high - y->low);
+    if (n < x->n || y->high - y->low < y->n)
+        memset(line, byte, (size_t)(pass->out_height * pass->out_width * 3));
+    for (int64_t row = y->low; row < y->high && n > 0; row++) {
+        const int64_t source = y->offset + y->step * row;
+        const char *from = in + (size_t)(source * pass->in_width + x_first) * 3;
+        char *to = line + (size_t)(row * pass->out_width + x->low) * 3;
+        iter__fetch_row(&fetch);
+        if (mirror)
+            mirror_pixels(pass, to, from, (size_t)n, 3);
+        else
+            memcpy(to, from, (size_t)n * 3);
+    }
+}
+
+static void run_moved(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                      const char *in, char *out, char *line, const void *next_in) {
+    const size_t n = (size_t)(pass->out_height * pass->out_width);
+    const int32_t fill = fill_of_pad(fold);
+    const int byte = fill < 0 ? -1 : pass->fills[fill].byte;
+    const float fills[3] = {(float)byte, (float)byte, (float)byte};
+    const pixel_run run = {line, out, n, n, n};
+    if (pass->in_hwc)
+        move_pixels(pass, fold, in, line, byte, next_in);
+    else
+        run_window(pass, pass->bytes_kernels, NULL, NULL, fills, fold, in,
+                   pass->in_height * pass->in_width, line, next_in);
+    if (table) look_up(pass, table, line, line, 3 * n);
+    convert_run(pass, &run, NULL);
+    if (table || byte < 0) fill_around(pass, fold, out);
 }
 
 static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
@@ -506,7 +597,8 @@ static void pick_pixels(const int32_t *at, size_t n, const char *row, char *out,
     }
 }
 
-static void gather_row(const row_index *index, const char *row, char *out, size_t bytes) {
+static void gather_row(const pack_pass *pass, const row_index *index, const char *row, char *out,
+                       size_t bytes) {
     const size_t from = index->from, to = index->to, n = to - from;
     if (n == 0) {
         pick_pixels(index->at, index->n, row, out, bytes);
@@ -514,7 +606,7 @@ static void gather_row(const row_index *index, const char *row, char *out, size_
     }
     pick_pixels(index->at, from, row, out, bytes);
     if (index->mirror)
-        mirror_pixels(out + from * bytes, row + (size_t)index->at[to - 1] * bytes, n, bytes);
+        mirror_pixels(pass, out + from * bytes, row + (size_t)index->at[to - 1] * bytes, n, bytes);
     else
         memcpy(out + from * bytes, row + (size_t)index->at[from] * bytes, n * bytes);
     pick_pixels(index->at + to, index->n - to, row, out + to * bytes, bytes);
@@ -541,10 +633,10 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
         if (place->source >= 0) {
             const char *row = in + (size_t)place->source * (size_t)pass->in_width * in_pixel;
             if (pass->in_hwc)
-                gather_row(&index, row, line, in_pixel);
+                gather_row(pass, &index, row, line, in_pixel);
             else
                 for (int64_t c = 0; c < pass->channels; c++)
-                    gather_row(&index, row + (size_t)c * in_plane * bytes,
+                    gather_row(pass, &index, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
             if (table) look_up_pixels(pass, table, line, line, n, n);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
@@ -565,7 +657,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
 /* ---- The pass -------------------------------------------------------------------------------- */
 
 static bool is_window(const pack_pass *pass) {
-    return !pass->in_hwc && !pass->out_hwc && has_window(pass);
+    return !pass->in_hwc && !pass->out_hwc && has_window(pass, pass->kernels);
 }
 
 static bool has_table(const pack_pass *pass) {
@@ -579,8 +671,10 @@ static size_t rows_bytes(const pack_pass *pass) {
     size_t bytes =
         iter__align_up_size((size_t)pass->out_width * sizeof(int32_t), 64) + (size_t)width * pixel;
     if (has_table(pass)) bytes = iter__max_size(bytes, BLOCK_PIXELS * pixel);
-    const bool holds_all = splits_first(pass) || (has_table(pass) && is_window(pass));
-    return iter__align_up_size(holds_all ? iter__max_size(bytes, pass->in_bytes) : bytes, 64);
+    if (splits_first(pass) || (has_table(pass) && is_window(pass)))
+        bytes = iter__max_size(bytes, pass->in_bytes);
+    if (moves_first(pass)) bytes = iter__max_size(bytes, SMALL_IMAGE);
+    return iter__align_up_size(bytes, 64);
 }
 
 size_t iter__pass_line_bytes(const pack_pass *pass) {
@@ -591,9 +685,11 @@ size_t iter__pass_line_bytes(const pack_pass *pass) {
 static void run_intervals(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
                           const char *in, char *out, char *line, const void *next_in) {
     if (is_window(pass) && !table)
-        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
+        run_window_to_out(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
     else if (is_window(pass) || splits_first(pass))
         run_line_window(pass, fold, table, in, out, line, next_in);
+    else if (moves_first(pass))
+        run_moved(pass, fold, table, in, out, line, next_in);
     else
         run_rows(pass, fold, table, in, out, line, next_in);
     fill_cuts(pass, fold, out);
