@@ -24,12 +24,17 @@ import contestants  # noqa: E402
 import field  # noqa: E402
 
 CIFAR = '--loader %s --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "normalize | to:f32,nchw" --batch %d'
+ARRAYS = '--loader ndarray --data "npy:$MADE/%s.npy?layout=%s" --chain "random-crop:size=224 | random-flip | %s" --batch 16'
 MORE = [
     ("CIFAR-10 by the DataLoader, 64", CIFAR % ("dataloader", 64)),
     ("CIFAR-10, 1,024", CIFAR % ("ndarray", 1024)),
     ("CIFAR-10 in order, 64", CIFAR % ("ndarray", 64) + " --shuffle none"),
     ("CIFAR-10 as it is, 64", '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --batch 64'),
     ("CIFAR-10 to f16 NHWC, 64", '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "normalize | to:f16,nhwc"'),
+    ("CIFAR-10 cropped and mirrored to f32 NHWC, 64", '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" '
+     '--chain "random-crop:size=32,pad=4 | random-flip | normalize | to:f32,nhwc"'),
+    ("CIFAR-10 cropped and mirrored to u8 NHWC, 64", '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" '
+     '--chain "random-crop:size=32,pad=4 | random-flip | to:u8,nhwc"'),
     ("MNIST to f32, 64", '--loader ndarray --data "mnist:$ITER_DATA/mnist" --chain "normalize | to:f32"'),
     ("MNIST as it is, 1,024", '--loader ndarray --data "mnist:$ITER_DATA/mnist" --batch 1024'),
     ("CIFAR-10 read by the ring, hot", CIFAR % ("dataloader", 64) + " --source ring --memory 32MiB"),
@@ -37,6 +42,11 @@ MORE = [
     ("reviews, one file each, tokenised", '--loader dataloader --source pread --data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'),
     ("color-jitter of CIFAR-10", '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "to:layout=hwc | '
      'color-jitter:brightness=0.4,contrast=0.4,saturation=0.4,hue=0.1 | to:f32"'),
+    ("arrays of 240x320, CHW, cropped and mirrored to f32 NCHW", ARRAYS % ("chw", "chw", "normalize | to:f32,nchw")),
+    ("arrays of 240x320, CHW, cropped and mirrored to f32 NHWC", ARRAYS % ("chw", "chw", "normalize | to:f32,nhwc")),
+    ("arrays of 240x320, HWC, cropped and mirrored to f32 NCHW", ARRAYS % ("hwc", "hwc", "normalize | to:f32,nchw")),
+    ("arrays of 240x320, HWC, cropped and mirrored to f32 NHWC", ARRAYS % ("hwc", "hwc", "normalize | to:f32,nhwc")),
+    ("arrays of 240x320, HWC, cropped and mirrored to u8 NHWC", ARRAYS % ("hwc", "hwc", "to:u8,nhwc")),
     ("records of photos, shuffled, as bytes", '--loader dataloader --source pread --ragged --data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"'),
     ("photos made smaller: resize 64", '--loader dataloader --data "recordio:$ITER_PEERS_SCRATCH/photos.rec" --chain "resize:height=64,width=64 | to:f32"'),
     ("windows of 1,024 tokens", '--loader dataloader --data "tokens:$MADE/t.bin?length=1024&dtype=u16" --shuffle full'),
@@ -48,6 +58,12 @@ def make(folder):
     numbers = random.Random(1)
     with open(os.path.join(folder, "t.bin"), "wb") as out:
         out.write(struct.pack("<4000000H", *(numbers.randrange(50000) for _ in range(4000000))))
+    for layout, shape in (("chw", (3, 240, 320)), ("hwc", (240, 320, 3))):
+        header = str({"descr": "|u1", "fortran_order": False, "shape": (600,) + shape}).ljust(117) + "\n"
+        with open(os.path.join(folder, layout + ".npy"), "wb") as out:
+            out.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+            for _ in range(600):
+                out.write(numbers.randbytes(3 * 240 * 320))
     with open(os.path.join(folder, "n.csv"), "w") as out:
         for i in range(40000):
             out.write("%d," % (i % 10) + ",".join("%.6g" % numbers.gauss(0, 1) for _ in range(32)) + "\n")
