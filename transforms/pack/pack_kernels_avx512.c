@@ -27,13 +27,14 @@ static inline vec load16(const int type, const char *p) {
 }
 
 /* If an operand is NaN, max_ps returns the second one. */
-static inline __m128i u8_from_vec(vec v) {
+static inline __m128i bytes16(vec v) {
     const vec cut = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(cut));
 }
 
-static inline __m128i bytes16(vec v) {
-    return u8_from_vec(v);
+static inline __m128i reversed16(__m128i bytes) {
+    const __m128i order = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm_shuffle_epi8(bytes, order);
 }
 
 static inline vec widen16(__m128i bytes) {
@@ -56,7 +57,7 @@ static inline __m256i bf16_from_vec(vec v) {
 
 static inline void store16(const int type, char *p, vec v) {
     if (type == ITER__TYPE_U8 || type == ITER__TYPE_KEPT)
-        _mm_storeu_si128((__m128i *)p, u8_from_vec(v));
+        _mm_storeu_si128((__m128i *)p, bytes16(v));
     else if (type == ITER__TYPE_F16)
         _mm256_storeu_si256((__m256i *)p, f16_from_vec(v));
     else if (type == ITER__TYPE_BF16)
@@ -67,7 +68,7 @@ static inline void store16(const int type, char *p, vec v) {
 
 static inline void store16_some(const int type, char *p, vec v, __mmask16 some) {
     if (type == ITER__TYPE_U8 || type == ITER__TYPE_KEPT)
-        _mm_mask_storeu_epi8(p, some, u8_from_vec(v));
+        _mm_mask_storeu_epi8(p, some, bytes16(v));
     else if (type == ITER__TYPE_F16)
         _mm256_mask_storeu_epi16(p, some, f16_from_vec(v));
     else if (type == ITER__TYPE_BF16)
@@ -153,9 +154,8 @@ static inline column column_at(const iter__window *w, int64_t x) {
 /* One block of 16: a masked load (masked bytes are not touched, so they may lie anywhere), mirrored
  * when `reverse`. */
 static inline __m128i bytes_of_block(const int reverse, const uint8_t *in, __mmask16 from) {
-    const __m128i mirror = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m128i bytes = _mm_maskz_loadu_epi8(from, in);
-    return reverse ? _mm_shuffle_epi8(bytes, mirror) : bytes;
+    return reverse ? reversed16(bytes) : bytes;
 }
 
 /* `fill` where the mask is 0. */
@@ -166,10 +166,7 @@ static inline vec window16(const int reverse, const uint8_t *in, __mmask16 from,
 }
 
 static inline vec all16(const int reverse, const uint8_t *row, const column *c, int block) {
-    const __m128i mirror = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const uint8_t *in = row + c->from_x + (reverse ? -16 : 16) * block;
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)in);
-    return widen16(reverse ? _mm_shuffle_epi8(bytes, mirror) : bytes);
+    return widen16(bytes_of_block(reverse, row + c->from_x + (reverse ? -16 : 16) * block, 0xffff));
 }
 
 static inline void keep16(const int reverse, const int whole, char *to, const uint8_t *in,

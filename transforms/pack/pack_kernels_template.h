@@ -12,8 +12,8 @@
  *   split16(in[3], out[3])      48 floats, three interleaved channels, into three channels
  *   join16(in[3], out[3])       the inverse of split16
  *   split16_mirrored(in, out)   as split16, with the 16 of each channel reversed
- *   WIDENS_LAST                 split3 and join3 order bytes before they widen them, without
- *                               split16_mirrored; only with pack_window_template.h
+ *   WIDENS_LAST                 split3 and join3 order bytes before they widen them, by reversed16
+ *                               instead of split16_mirrored; only with pack_window_template.h
  *
  * and includes this file last. `type` is a constant in every call, so each body below becomes one
  * straight loop for each pair of types; the macro at the end names them.

@@ -457,8 +457,9 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ui
         pass->kind == ITER__KIND_RAW && ((pass->in_hwc && pass->out_hwc) || pass->channels == 1);
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
     const size_t row_bytes = (size_t)(x->high - x->low) * in_pixel;
-    /* The processor fetches ahead what is read forwards; else it is done here, row by row. */
-    const bool backwards = mirror || y->step < 0;
+    /* The processor fetches ahead what is read forwards; else it is done here, row by row. Of small
+     * images, all was fetched with the sample before. */
+    const bool backwards = (mirror || y->step < 0) && pass->in_bytes > SMALL_IMAGE;
     const ptrdiff_t in_step = (ptrdiff_t)pass->in_width * (ptrdiff_t)in_pixel;
     const ptrdiff_t in_plane = (ptrdiff_t)pass->in_height * in_step;
     const int64_t n_planes = pass->in_hwc ? 1 : pass->channels;
@@ -504,7 +505,8 @@ static bool moves_first(const pack_pass *pass) {
     return pass->in_hwc ? pass->kind != ITER__KIND_RAW : has_window(pass, pass->bytes_kernels);
 }
 
-/* Interleaved bytes to their places in `line`; `byte` elsewhere. */
+/* Interleaved bytes to their places in `line`; `byte` elsewhere. By run_row_range(), which knows
+ * pixels of any size, the sample would take 1.06 of the time. */
 static void move_pixels(const pack_pass *pass, const iter_fold *fold, const char *in, char *line,
                         int byte, const void *next_in) {
     const fold_axis *x = &fold->x, *y = &fold->y;

@@ -203,8 +203,3 @@ INLINE void split16_bytes(const __m128i *in, __m128i *out) {
 }
 #undef NO
 #undef ORDER
-
-INLINE __m128i reversed16(__m128i bytes) {
-    return _mm_shuffle_epi8(bytes,
-                            _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-}
