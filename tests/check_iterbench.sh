@@ -434,7 +434,10 @@ ragged="serve --loader dataloader --shuffle none --batch 4 --data recordio:tests
 }
 grep -q 'different lengths' "$dir/err" || fault "rows of different lengths: $(cat "$dir/err")"
 printf 'walk 3\n' | $serve >/dev/null 2>"$dir/err" && fault "serve took nonsense"
-printf 'run 3\n' | $ITERBENCH serve --limit ordered --data "cifar10:$set" --chain "$normalize" >"$dir/out" 2>"$dir/err" || fault "serve --limit: $(cat "$dir/err")"
+for limit in ordered convert shuffled; do
+    printf 'run 3\n' | $ITERBENCH serve --limit $limit --data "cifar10:$set" --chain "$normalize" >"$dir/out" 2>"$dir/err" || fault "serve --limit $limit: $(cat "$dir/err")"
+    grep -qE '^192 0\.[0-9]{9}$' "$dir/out" || fault "serve --limit $limit answers $(cat "$dir/out")"
+done
 status 1 versus --a "exit 3" --b "exit 3"
 status 1 versus --a "read x; echo nonsense" --b "exit 3"
 peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk "BEGIN { print $n / 100 }")"; done'

@@ -114,7 +114,7 @@ const option_row bench_option_rows[] = {
     {"dump", TEXT, AT(dump), "DIR", 0, 0, 0, BENCH_RUN, "write the first batches as .npy files"},
     {"batches", COUNT, AT(batches), "N", 0, 1, UINT32_MAX, BENCH_RUN,
      "with --dump: how many batches"},
-    {"limit", CHOICE, AT(limit), "ordered|convert", 1, 0, 0, BENCH_SERVE,
+    {"limit", CHOICE, AT(limit), "ordered|convert|shuffled", 1, 0, 0, BENCH_SERVE,
      "serve this straight loop instead of a loader"},
     {"decode", FLAG, AT(decode), NULL, 0, 0, 0, BENCH_LIMITS,
      "photos: one core's loader beside a bare decode of the same parts by libjpeg-turbo and libpng "

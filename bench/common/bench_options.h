@@ -35,7 +35,8 @@ typedef enum bench_cache_want {
 typedef enum bench_limit {
     BENCH_LIMIT_NONE = 0,
     BENCH_LIMIT_ORDERED = 1,
-    BENCH_LIMIT_CONVERT = 2
+    BENCH_LIMIT_CONVERT = 2,
+    BENCH_LIMIT_SHUFFLED = 3
 } bench_limit;
 
 typedef enum bench_model {

@@ -13,16 +13,20 @@
 
 /* ---- One batch ------------------------------------------------------------------------------- */
 
-/* Rows first, first + 1, ... of one field; after row wrap - 1 comes row 0. */
-static void field_rows(const limits_field *field, uint64_t first, uint64_t wrap, uint32_t n,
-                       uint8_t *out) {
+static const uint8_t *row_at(const limits_work *work, const limits_field *field, uint64_t at) {
+    return field->source + (work->order != NULL ? work->order[at] : at) * field->in_bytes;
+}
+
+/* The rows at places first, first + 1, ... of the order; after place wrap - 1 comes place 0. */
+static void field_rows(const limits_work *work, const limits_field *field, uint64_t first,
+                       uint64_t wrap, uint8_t *out) {
     uint64_t at = first;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *in = field->source + at * field->in_bytes;
+    for (uint32_t i = 0; i < work->batch; i++) {
+        const uint8_t *in = row_at(work, field, at);
         at = at + 1 == wrap ? 0 : at + 1;
         if (field->convert != NULL)
             iter_convert_run(field->convert, in, out + i * field->out_bytes,
-                             field->source + at * field->in_bytes);
+                             row_at(work, field, at));
         else
             memcpy(out + i * field->out_bytes, in, field->out_bytes);
     }
@@ -32,8 +36,7 @@ static void one_batch(const limits_work *work, uint64_t first, uint64_t wrap, ui
     uint8_t *memory = work->slots[*slot];
     *slot = *slot + 1 == work->n_slots ? 0 : *slot + 1;
     for (int32_t f = 0; f < work->n_fields; f++)
-        field_rows(&work->fields[f], first, wrap, work->batch,
-                   memory + work->fields[f].slot_offset);
+        field_rows(work, &work->fields[f], first, wrap, memory + work->fields[f].slot_offset);
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ typedef struct limits_field {
 typedef struct limits_work {
     int32_t n_fields;
     limits_field fields[LIMITS_FIELDS_MAX];
-    uint64_t n_rows; /* in the arrays; at least 1 */
+    uint64_t n_rows;       /* in the arrays; at least 1 */
+    const uint32_t *order; /* [n_rows] rows in the order they are taken in; NULL = as they lie */
     uint32_t batch;
     uint32_t n_slots;
     uint8_t *const *slots; /* [n_slots] */
@@ -35,8 +36,8 @@ typedef struct limits_work {
 /** Copies `bytes` from one buffer to the other. */
 void limits_copy(uint8_t *out, const uint8_t *in, size_t bytes);
 
-/** Makes n batches in storage order, from row *cursor on, round and round. Row and slot continue
- * where the last call stopped. */
+/** Makes n batches of rows in their order, from place *cursor on, round and round. Place and slot
+ * continue where the last call stopped. */
 void limits_ordered(const limits_work *work, uint64_t n_batches, uint64_t *cursor, uint32_t *slot);
 
 /** Makes n batches of the first LIMITS_HOT_ROWS rows again and again. */

@@ -29,7 +29,9 @@ typedef struct yardstick {
     bench_arrays own;           /* if no arrays were given */
     const bench_arrays *arrays; /* own or the given ones */
     limits_work work;
-    bool works; /* false: `why` has the reason why convert and ordered are unknown */
+    uint32_t *order;    /* [work.n_rows] for `shuffled` */
+    bench_limit served; /* what yardstick_side() is asked for */
+    bool works;         /* false: `why` has the reason why convert and ordered are unknown */
     char why[256];
     iter_convert *converts[LIMITS_FIELDS_MAX];
     uint8_t *slots[64];
@@ -59,7 +61,8 @@ void yardstick_close(yardstick *yardstick);
  * over slices. */
 void yardstick_slice(yardstick *yardstick, double seconds);
 
-/** ordered or convert as a side of a comparison. */
+/** A limit, the one of the options that the yardstick was opened with, as a side of a
+ * comparison. */
 measure_side yardstick_side(yardstick *yardstick, bench_limit limit);
 
 /** Measures copy and read, and takes the rates of the slices; if there were none, runs some. */
