@@ -76,7 +76,10 @@ static void make_change(const evidence_change *change, iter_loader_options *opt)
     const unsigned long long to = strtoull(change->to, NULL, 10);
     if (strcmp(change->option, "workers") == 0) opt->workers = (int32_t)to;
     if (strcmp(change->option, "prefetch") == 0) opt->prefetch = (uint32_t)to;
-    if (strcmp(change->option, "batch") == 0) opt->batch_size = (uint32_t)to;
+    if (strcmp(change->option, "batch") == 0) {
+        opt->batch_size = (uint32_t)to;
+        opt->global_batch = 0; /* follows */
+    }
     if (strcmp(change->option, "source") == 0) opt->reading.source = ITER_SOURCE_MEMORY;
 }
 

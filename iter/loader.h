@@ -762,6 +762,7 @@ ITER_API iter_chain *iter_loader_chain(const iter_loader *loader);
 
 /**
  * Reads the options that the loader runs with: defaults are filled in, `workers` is a number.
+ * To change batch_size or global_batch for a second loader, set the other one to 0.
  *
  * The sampler is given as its table and the table's options (sampler.ops, sampler.options), however
  * it was asked for. arrays.release and collate are as the caller passed them: a second loader must
