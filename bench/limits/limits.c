@@ -3,7 +3,9 @@
  *
  * They use the library's own pack kernel (iter_convert_run) and hand it the next row as the loader
  * does. So a loader's rate beside `ordered` shows the cost of the loader, and `ordered` beside
- * `convert` shows the cost of memory. There is no consumer: the slots are not read.
+ * `convert` shows the cost of memory. A shuffling loader's own cost is what it has beside
+ * `shuffled`: `ordered` over an order that was drawn once. There is no consumer: the slots are not
+ * read.
  */
 #include "bench/limits/limits.h"
 

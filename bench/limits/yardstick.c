@@ -353,7 +353,8 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
     }
     iter_status s = prepare(out, chain != NULL ? iter_chain_text(chain) : "", loader, n_slots, err);
     iter_chain_unref(chain);
-    if (s == ITER_OK && options->limit == BENCH_LIMIT_SHUFFLED) s = shuffle_rows(out, options, err);
+    if (s == ITER_OK && out->works && options->limit == BENCH_LIMIT_SHUFFLED)
+        s = shuffle_rows(out, options, err);
     return s;
 }
 
