@@ -76,17 +76,30 @@ static void reads_little(const char *folder, uint32_t n) {
     }
 }
 
+/* Bytes read, once a loader whose consumer waits reads no more. */
+static uint64_t bytes_at_rest(iter_loader *loader) {
+    uint64_t bytes = bytes_read(loader);
+    for (int quiet_ms = 0; quiet_ms < 20; quiet_ms++) {
+        usleep(1000);
+        const uint64_t now = bytes_read(loader);
+        if (now != bytes) quiet_ms = 0;
+        bytes = now;
+    }
+    return bytes;
+}
+
 /* After seeking back, requests made before must not keep frames: the next group is still read
  * ahead, and little more. */
 static void goes_back(const char *folder, uint32_t n) {
     const uint64_t group = 4 * 64 * ROW;
     for (int w = 0; w < 4; w++) {
         iter_loader *loader = open_blocks(folder, worker_counts[w], 1);
+        uint64_t before = 0;
         for (uint32_t i = 0; i < 3; i++) {
             take(loader, n / 32 * 3 / 4);
+            before = bytes_at_rest(loader);
             EXPECT_OK(iter_loader_seek(loader, 0, 0, NULL), NULL);
         }
-        const uint64_t before = bytes_read(loader);
         uint32_t rows = take(loader, 1);
         /* A frame that a window of before still goes into is asked for again a batch later. */
         for (int ms = 1; ms < 3000 && bytes_read(loader) - before < group * 3 / 2; ms++) {
