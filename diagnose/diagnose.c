@@ -252,6 +252,8 @@ static void facts_of_loader(iter_diagnose *d, passive_facts *out) {
     out->is_loader = true;
     out->prefetch = (uint64_t)stats.prefetch;
     out->batch = opt.batch_size;
+    out->epoch = iter_loader_n_samples(d->loader);
+    if (out->epoch != ITER_UNKNOWN) out->epoch /= iter_loader_share_of(d->loader).ranks;
     out->in_order = strcmp(opt.sampler.ops->base.name, "sequential") == 0;
     out->takes_device = stats.device_bytes > 0;
     const bool known = stats.source >= 0 && stats.source < 5;

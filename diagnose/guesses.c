@@ -99,11 +99,12 @@ static void guess_memory(const passive_slice *sum, const passive_facts *facts, e
 }
 
 /* True if the fixed cost of a batch is much of the loader's time. */
-static bool guess_batch(const passive_slice *sum, evidence *e) {
+static bool guess_batch(const passive_slice *sum, const passive_facts *facts, evidence *e) {
     const observer_load *load = &sum->seen.load;
     const double fixed = load->busy > 0 ? load->other / load->busy : 0;
     const double batch_s = (double)e->batch / e->rate[EVIDENCE_LOADER].median;
     if (fixed < PER_BATCH || batch_s > SHORT_S || e->batch >= GOOD_BATCH / 2) return false;
+    if (facts->epoch < GOOD_BATCH) return false; /* it would have no batch */
     evidence_change *c = propose(e, "batch");
     if (c == NULL) return false;
     c->loader_ratio = 1 / (1 - fixed + fixed * (double)e->batch / GOOD_BATCH);
@@ -117,7 +118,7 @@ void passive_guess(const passive_run *run, const passive_facts *facts, evidence 
     const verdict_limit look = verdict_look(e);
     if (look == LIMIT_CONSUMER || look == LIMIT_NONE || look == LIMIT_LOADER) return;
     /* Workers that hand over tiny batches hinder one another. */
-    const bool tiny = facts->is_loader && guess_batch(&sum, e);
+    const bool tiny = facts->is_loader && guess_batch(&sum, facts, e);
     if (!tiny || facts->workers == 0) guess_workers(&sum, facts, e);
     if (!facts->is_loader) return;
     guess_memory(&sum, facts, e);

@@ -36,6 +36,7 @@ typedef struct passive_facts {
     int cores;
     uint64_t prefetch;
     uint64_t batch; /* samples; 0 = the mean */
+    uint64_t epoch; /* samples of an epoch for this rank; ITER_UNKNOWN = it does not end */
     bool in_order;
     double set_bytes;  /* size of the dataset's files if they could be kept in memory; 0 = not */
     bool takes_device; /* batches go to a GPU */

@@ -154,6 +154,23 @@ static void changes_are_tried(void) {
     EXPECT_EQ(atomic_load(&small.n_closed), 1);
 }
 
+/* A batch larger than an epoch is not offered. */
+static void small_sets(void) {
+    own_dataset small = {.n = 40};
+    iter_loader *loader = open_batches(&small, 1, 1);
+    iter_diagnose *d = NULL;
+    iter_diagnosis v = ITER_DIAGNOSIS_INIT;
+    EXPECT_EQ(iter_diagnose_start(loader, NULL, &d, NULL), ITER_OK);
+    for (int rounds = 0; rounds < 5; rounds++) {
+        loop_over(loader, 20000);
+        EXPECT_EQ(iter_diagnose_read(d, &v, NULL), ITER_OK);
+        for (int i = 0; i < v.n_changes; i++)
+            EXPECT(strncmp(v.changes[i].advice, "batch", 5) != 0);
+    }
+    iter_diagnose_stop(d);
+    iter_loader_unref(loader);
+}
+
 static void *report_calls(void *user) {
     for (int i = 0; i < 2000; i++) {
         iter_diagnose_next_begin(user);
@@ -258,6 +275,7 @@ int main(void) {
     watches_beside_a_loop(0);
     the_loader_goes_first();
     changes_are_tried();
+    small_sets();
     anothers_loader();
     return EXPECT_DONE();
 }

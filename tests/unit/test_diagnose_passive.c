@@ -33,8 +33,12 @@ static passive_run run_of(int n, const passive_slice *slice) {
 }
 
 static passive_facts facts_of(int64_t workers, int cores) {
-    return (passive_facts){
-        .is_loader = true, .workers = workers, .cores = cores, .prefetch = 4, .batch = 100};
+    return (passive_facts){.is_loader = true,
+                           .workers = workers,
+                           .cores = cores,
+                           .prefetch = 4,
+                           .batch = 100,
+                           .epoch = ITER_UNKNOWN};
 }
 
 static evidence watched(const passive_run *run, const passive_facts *facts) {
@@ -146,9 +150,13 @@ Test(diagnose_passive, a_cost_that_comes_with_each_batch_asks_for_larger_ones) {
     const passive_run run = run_of(10, &slice);
     passive_facts facts = facts_of(1, 2);
     facts.batch = 1;
-    const evidence e = watched(&run, &facts);
+    facts.epoch = 64;
+    evidence e = watched(&run, &facts);
     const verdict v = judged(&e, LIMIT_BATCH, false);
     cr_assert_str_eq(v.changes[0].advice, "batch_size=64");
+    facts.epoch = 63; /* no batch of 64 */
+    e = watched(&run, &facts);
+    cr_assert(verdict_look(&e) != LIMIT_BATCH);
 }
 
 Test(diagnose_passive, tiny_batches_that_come_unevenly_ask_for_larger_ones) {
