@@ -19,7 +19,7 @@
  */
 #include "engine/cpu/onednn.h"
 
-#include <dnnl_debug.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <dnnl.h>
+#include <oneapi/dnnl/dnnl.h>
 
 typedef struct dnn_desc dnn_desc;
 
