@@ -3,7 +3,7 @@ FUZZ_SECONDS ?= 600
 STEP ?= build
 
 .DEFAULT_GOAL := all
-.PHONY: help all deps demo test wheel fuzz tidy docs format install fresh clean
+.PHONY: help all deps demo test wheel fuzz tidy docs onednn format install fresh clean
 
 help: ## this list
 	@echo "libiter: data iterators for training"
@@ -43,6 +43,10 @@ tidy: ## make deps, then clang-tidy over all sources
 docs: ## make deps, then the documentation with the reference: build/docs/index.html
 	@$(MAKE) --no-print-directory deps STEP=docs
 	@scripts/docs.sh
+
+onednn: ## make deps, then oneDNN 3.2, by pip, to PREFIX=/usr/local: with AVX2 the next make has a faster trainer
+	@$(MAKE) --no-print-directory deps STEP=onednn
+	@scripts/onednn.sh $(PREFIX)
 
 format: ## clang-format all sources in place
 	@find iter loaders transforms engine diagnose bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i

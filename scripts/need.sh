@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|fresh|make [must]
+# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|onednn|fresh|make [must]
 #   -n     installs nothing: fails if something that the step must have is missing, and says how to get it
 #   must   only what the step must have, nothing optional
 # The script tries the compiler and the shell, so it does not matter how a thing was installed. What is missing comes from apt, as root or
@@ -70,6 +70,8 @@ tidy must command:ninja                 ninja-build
 docs must command:doxygen               doxygen
 docs must command:python3               python3
 docs must python:venv,ensurepip         python3-venv
+onednn must command:python3             python3
+onednn must python:venv,ensurepip       python3-venv
 make must command:make                  make
 fresh must command:debootstrap          debootstrap
 ROWS
@@ -134,8 +136,8 @@ install() { # $run is sudo or empty
 }
 
 case $step in
-build | test | mpi | wheel | tidy | docs | fresh | make) ;;
-*) echo "usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
+build | test | mpi | wheel | tidy | docs | onednn | fresh | make) ;;
+*) echo "usage: need.sh [-n] build|test|mpi|wheel|tidy|docs|onednn|fresh|make [must]" >&2; exit 2 ;;
 esac
 look
 [ -n "$must$may" ] || exit 0
