@@ -107,7 +107,7 @@ def main():
         for title, cores, serve in rows():
             if not re.search(arguments.only, title):
                 continue
-            slice_s = 1.5 if title.startswith("J") else .25
+            slice_s = 2 if title.startswith("T-cnn") else 1.5 if title.startswith("J") else .25
             r = measure(place, arguments.old, arguments.new, cores, serve, arguments.pairs, slice_s)
             if isinstance(r, str):
                 print("| %s | %s | | | |" % (title, r), flush=True)
