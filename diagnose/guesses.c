@@ -104,7 +104,7 @@ static bool guess_batch(const passive_slice *sum, const passive_facts *facts, ev
     const double fixed = load->busy > 0 ? load->other / load->busy : 0;
     const double batch_s = (double)e->batch / e->rate[EVIDENCE_LOADER].median;
     if (fixed < PER_BATCH || batch_s > SHORT_S || e->batch >= GOOD_BATCH / 2) return false;
-    if (facts->epoch < GOOD_BATCH) return false; /* it would have no batch */
+    if (facts->epoch < GOOD_BATCH) return false; /* an epoch would not fill one */
     evidence_change *c = propose(e, "batch");
     if (c == NULL) return false;
     c->loader_ratio = 1 / (1 - fixed + fixed * (double)e->batch / GOOD_BATCH);

@@ -3,16 +3,18 @@
 # convolutions faster than Debian 12's version 2.6. The next `make` builds the trainer with it. Usage: onednn.sh [PREFIX]    (default: /usr/local)
 set -eu
 cd "$(dirname "$0")/.."
-prefix=${1:-/usr/local} venv=build/onednn
+prefix=${1:-/usr/local}
 fail() { echo "onednn.sh: $*" >&2; exit 1; }
 [ "$(uname -m)" = x86_64 ] || fail "the packages are for x86_64; this machine is $(uname -m)"
 if grep -qsw avx512f /proc/cpuinfo; then echo "note: this processor has AVX-512, with which oneDNN 2.6 is the faster one"; fi
-mkdir -p build "$prefix/lib/cmake" "$prefix/include" 2>/dev/null && [ -w "$prefix/lib" ] && [ -w "$prefix/include" ] ||
+venv=$(mktemp -d) # not in build/, which would then be root's
+trap 'rm -rf "$venv"' EXIT
+mkdir -p "$prefix/lib/cmake" "$prefix/include" 2>/dev/null && [ -w "$prefix/lib" ] && [ -w "$prefix/include" ] ||
     fail "cannot write to $prefix: please run make onednn as root, or with PREFIX=DIR"
 
-echo "+ python3 -m venv $venv && $venv/bin/pip install -r scripts/onednn.txt    (log: $venv.log)"
+echo "+ python3 -m venv $venv && $venv/bin/pip install -r scripts/onednn.txt"
 { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q --retries 1 --timeout 15 --disable-pip-version-check \
-    --no-deps --require-hashes -r scripts/onednn.txt; } >"$venv.log" 2>&1 || { tail -n 2 "$venv.log" >&2; exit 1; }
+    --no-deps --require-hashes -r scripts/onednn.txt; } >"$venv/log" 2>&1 || { tail -n 2 "$venv/log" >&2; exit 1; }
 
 # A wheel has no links, so it holds the library three times.
 cp "$venv/lib/libdnnl.so.3.2" "$prefix/lib/"
