@@ -63,8 +63,7 @@ static iter_status open_yard(run *r, iter_error *err) {
                           arm_n_slots(arm), err);
 }
 
-/* Whether straight loops may run between the slices: only if the bytes are in memory. With a hash,
- * the rates are those of the hash anyway. */
+/* Whether straight loops may run between the slices: only if the bytes are in memory. */
 static bool between(const run *r) {
     iter_loader_stats stats;
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
@@ -85,7 +84,7 @@ static void settle(bench_arm *arm) {
     while (!side.rests(side.user) && bench_now() < until);
 }
 
-/* After an interrupt there is no more measuring. */
+/* After an interrupt there is no more measuring. With a hash, the rate is that of hashing. */
 static iter_status no_limits(run_result *result) {
     memset(&result->limits, 0xff, sizeof(result->limits)); /* each of them NaN */
     result->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
@@ -94,7 +93,8 @@ static iter_status no_limits(run_result *result) {
 }
 
 static iter_status limits(run *r, iter_error *err) {
-    if (r->result->interrupted) return no_limits(r->result);
+    r->result->has_limits = !r->result->interrupted && !r->options.hash;
+    if (!r->result->has_limits) return no_limits(r->result);
     iter_status s = r->has_yard ? ITER_OK : open_yard(r, err);
     for (int i = 0; i < r->result->n_arms; i++)
         settle(&r->result->arms[i]);

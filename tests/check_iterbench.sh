@@ -531,6 +531,8 @@ for seconds in 1 5 25; do # on a busy machine measuring begins late
 done
 grep -qE '^stopped  *by a signal, after [0-9.]+ m?s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
 grep -q '^limit  *-  *-  *not measured$' "$dir/out" || fault "limits after an interruption"
+status 0 --data "cifar10:$set" --loader ndarray --hash
+grep -q "^limit  *not measured: the rate includes the hashing$" "$dir/out" || fault "limits beside a hash: $(cat "$dir/out")"
 for loader in "--loader dataloader" ""; do
     for seconds in 1 5 25; do
         # shellcheck disable=SC2086

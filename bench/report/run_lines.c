@@ -92,6 +92,10 @@ static void rows_of_notes(const page *p, const run_result *r) {
                  words_time(r->arms[r->n_arms - 1].seconds * 1e9, time));
 }
 
+static const char *no_limit(const run_result *r) {
+    return r->options->hash ? "not measured: the rate includes the hashing" : "not measured";
+}
+
 /* ---- One loader ------------------------------------------------------------------------------ */
 
 static void print_one(const page *p, const run_result *r) {
@@ -99,8 +103,8 @@ static void print_one(const page *p, const run_result *r) {
     char a[WORDS_NUMBER], b[WORDS_NUMBER];
     page_row(p, LABEL, "rate", PAGE_STRONG, "%s samples/s, %s", words_count(arm_rate(arm), a),
              words_byte_rate((double)arm->bytes / arm->seconds, b));
-    if (r->interrupted) {
-        page_row(p, LABEL, "limit", PAGE_PLAIN, "not measured");
+    if (!r->has_limits) {
+        page_row(p, LABEL, "limit", PAGE_PLAIN, "%s", no_limit(r));
     } else {
         const limit_text limit = limit_of(r);
         page_row(p, LABEL, "limit", PAGE_PLAIN, "%s of %s", words_percent(limit.share[0], a),
@@ -127,8 +131,8 @@ static void print_two(const page *p, const run_result *r) {
     row_of_two(p, "", arms[0].name, arms[1].name, "");
     row_of_two(p, "rate", words_count(arm_rate(&arms[0]), a), words_count(arm_rate(&arms[1]), b),
                "samples/s");
-    if (r->interrupted) {
-        row_of_two(p, "limit", "-", "-", "not measured");
+    if (!r->has_limits) {
+        row_of_two(p, "limit", "-", "-", no_limit(r));
     } else {
         const limit_text limit = limit_of(r);
         snprintf(text, sizeof(text), "of %s", limit.of);

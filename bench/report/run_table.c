@@ -289,7 +289,7 @@ void run_result_table(const run_result *result, FILE *out) {
     head(&p, result);
     body(&p, result);
     fputc('\n', out);
-    if (!result->interrupted)
+    if (result->has_limits)
         run_limits_table(&result->limits, result->options->device != 0 ? &result->link : NULL,
                          result->limits_why, out);
     row_shuffle(&p, result);

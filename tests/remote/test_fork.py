@@ -30,10 +30,10 @@ class Fork(unittest.TestCase):
         if "runtime does not come first" in tried.stderr or "No module named 'numpy'" in tried.stderr:
             self.skipTest(tried.stderr.strip().splitlines()[-1])
 
-    def same(self, base, rounds=ROUNDS, **env):
+    def same(self, base, rounds=ROUNDS, length=64, **env):
         """What all processes read from `base` is what is read from files."""
         self.need_library()
-        spec = "tokens:{}/tokens.bin?length=64"
+        spec = "tokens:{}/tokens.bin?length=%d" % length
         local = run(os.path.join(HERE, "fork_program.py"), spec.format(test_remote.sets().files), "1").stdout.split()
         self.assertEqual(local, local[:1] * 5)
         with tempfile.TemporaryDirectory() as cache:
@@ -74,7 +74,7 @@ class Fork(unittest.TestCase):
         s = test_remote.sets()
         if not s.s3:
             self.skipTest("moto and boto3 are not installed")
-        self.same("s3://sets", 1, **s.s3_env())  # moto is slow
+        self.same("s3://sets", 1, 512, **s.s3_env())  # moto is slow
 
     def test_claim_of_a_stopped_process(self):
         """A process that is stopped while it fetches blocks does not stop those that share its cache."""

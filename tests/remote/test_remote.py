@@ -116,7 +116,7 @@ SPECS = [
     ("cifar10:{}/cifar", ("--batch", "32")),
     ("recordio:{}/set.rec", IMAGES),
     ("tar:{}/set-{{000..001}}.tar", IMAGES),
-    ("tokens:{}/tokens.bin?length=64", ("--batch", "16")),
+    ("tokens:{}/tokens.bin?length=512", ("--batch", "16")),
 ]
 
 
