@@ -39,11 +39,15 @@ static void spoil(const conv_op *op) {
     memset(op->workspace, 0xff, op->workspace_bytes);
 }
 
-/* Calls visit(user, x, w, y) for every product: places in the three tensors. */
-static void over_products(const conv_op *op,
-                          void (*visit)(double *sums, const conv_op *op, int64_t x, int64_t w,
-                                        int64_t y),
-                          double *sums) {
+/* The numbers that are multiplied; NULL = the tensor is the result. */
+typedef struct factors {
+    double *x, *w, *y;
+} factors;
+
+/* Adds a product, of which it gets the places in the three tensors. */
+typedef void add_product(double *sums, const factors *f, int64_t x, int64_t w, int64_t y);
+
+static void over_products(const conv_op *op, add_product *add, const factors *f, double *sums) {
     const int *xd = op->x_desc.dims, *yd = op->y_desc.dims;
     for (int64_t n = 0; n < yd[0]; n++)
         for (int64_t k = 0; k < yd[1]; k++)
@@ -56,45 +60,53 @@ static void over_products(const conv_op *op,
                             const int64_t iw = ow * op->conv.stride_w + w - op->conv.pad_w;
                             if (ih < 0 || iw < 0 || ih >= xd[2] || iw >= xd[3]) continue;
                             for (int64_t c = 0; c < xd[1]; c++)
-                                visit(sums, op, at4(&op->x_desc, n, c, ih, iw),
-                                      weight_at(&op->w_desc, k, c, h, w), y);
+                                add(sums, f, at4(&op->x_desc, n, c, ih, iw),
+                                    weight_at(&op->w_desc, k, c, h, w), y);
                         }
                 }
 }
 
+static size_t filter_bytes(const struct cudnnFilterStruct *f) {
+    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * fake_bytes(f->type);
+}
+
+static void to_y(double *sums, const factors *f, int64_t x, int64_t w, int64_t y) {
+    sums[y] += f->x[x] * f->w[w];
+}
+
+static void to_x(double *sums, const factors *f, int64_t x, int64_t w, int64_t y) {
+    sums[x] += f->y[y] * f->w[w];
+}
+
+static void to_w(double *sums, const factors *f, int64_t x, int64_t w, int64_t y) {
+    sums[w] += f->x[x] * f->y[y];
+}
+
 /* CUDNN_DEFAULT_MATH lets f32 be TF32. */
-static double factor(const conv_op *op, const void *at, int64_t i) {
+static double *factors_of(const conv_op *op, const void *at, size_t bytes) {
     const engine_type type = op->x_desc.type;
-    return fake_factor(at, i, type, type == ENGINE_F32 && op->conv.math != CUDNN_FMA_MATH);
+    const int64_t n = at ? (int64_t)(bytes / fake_bytes(type)) : 0;
+    double *out = at ? malloc((size_t)n * sizeof(*out)) : NULL;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = fake_factor(at, i, type, type == ENGINE_F32 && op->conv.math != CUDNN_FMA_MATH);
+    return out;
 }
 
-static void to_y(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
-    sums[y] += factor(op, op->x, x) * factor(op, op->w, w);
-}
-
-static void to_x(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
-    sums[x] += factor(op, op->y, y) * factor(op, op->w, w);
-}
-
-static void to_w(double *sums, const conv_op *op, int64_t x, int64_t w, int64_t y) {
-    sums[w] += factor(op, op->x, x) * factor(op, op->y, y);
-}
-
-static void run_sums(const conv_op *op, size_t out_bytes,
-                     void (*visit)(double *sums, const conv_op *op, int64_t x, int64_t w,
-                                   int64_t y)) {
+static void run_sums(const conv_op *op, size_t out_bytes, add_product *add) {
     const engine_type type = op->x_desc.type;
     const size_t n = out_bytes / fake_bytes(type);
+    const factors f = {.x = factors_of(op, op->x, fake__tensor_bytes(&op->x_desc)),
+                       .w = factors_of(op, op->w, filter_bytes(&op->w_desc)),
+                       .y = factors_of(op, op->y, fake__tensor_bytes(&op->y_desc))};
     double *sums = calloc(n, sizeof(*sums));
     spoil(op);
-    over_products(op, visit, sums);
+    over_products(op, add, &f, sums);
     for (size_t i = 0; i < n; i++)
         fake_put(op->out, (int64_t)i, sums[i], type);
     free(sums);
-}
-
-static size_t filter_bytes(const struct cudnnFilterStruct *f) {
-    return (size_t)f->k * (size_t)f->c * (size_t)f->h * (size_t)f->w * fake_bytes(f->type);
+    free(f.x);
+    free(f.w);
+    free(f.y);
 }
 
 static void run_forward(void *state) {

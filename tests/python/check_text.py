@@ -142,7 +142,7 @@ def check_random(program):
         Rule(num_words=0, maxlen=0, start=-1), Rule(num_words=0), Rule(num_words=20, maxlen=20, side="first"),
         Rule(maxlen=33, pad_side="pre", oov=-1, num_words=15), Rule(maxlen=5, start=-1, pad=-4, index_from=0), Rule(maxlen=1), Rule(maxlen=1, side="first"),
     ):
-        texts = [random_text(draw) for _ in range(1500)]
+        texts = [random_text(draw) for _ in range(700)]
         compare(program, f"random, {' '.join(rule.arguments())}", rule, texts)
         compare(program, f"random, plain, {' '.join(rule.arguments())}", rule, texts, "way=plain")
 
@@ -184,13 +184,15 @@ def check_reviews(program, data):
         reviews = load_reviews(os.path.join(data, "aclImdb", split))
         for rule in (Rule(), Rule(num_words=0, maxlen=0, side="first")):
             digest, total = hashlib.md5(), 0
-            for review, ids in zip(reviews, ask(program, index, rule, reviews)):
+            published = split == "train" and rule.maxlen
+            some = reviews if published else reviews[::4]
+            for review, ids in zip(some, ask(program, index, rule, some)):
                 want = rule.ids(index, review.decode())
                 if isinstance(ids, str) or ids.tolist() != want:
                     fail(f"{split}, {' '.join(rule.arguments())}: {review[:80]}: not as Python has it")
                 digest.update(ids.tobytes())
                 total += sum(ids)
-            if split == "train" and rule.maxlen and (digest.hexdigest(), total) != (MD5, SUM):
+            if published and (digest.hexdigest(), total) != (MD5, SUM):
                 fail(f"train: md5 {digest.hexdigest()}, sum {total}; not {MD5}, {SUM}")
         print(f"{split}: {len(reviews)} reviews")
 
