@@ -4,8 +4,9 @@
     two_builds.py OLD NEW [--data DIR] [--only REGEX] [--pairs N]
 
 OLD and NEW are iterbench programs; a third, --iterbench, lets them take turns. Prints a line a row, as Markdown: new / old, with its interval. The rows are
-bench/peers' workloads, and others on the same data, on tokens and on numbers that are made here. One core without a worker; two cores with
-one, or with two threads for training. What bench/peers packed (`run.py`) is needed for photos; where it is missing, their lines say so.
+bench/peers' workloads, and others on the same data, on tokens and on numbers that are made here; also past the page cache (--o-direct), and
+from an nginx on loopback. One core without a worker; two cores with one, or with two threads for training. What bench/peers packed (`run.py`) is
+needed for photos; where it or nginx is missing, their lines say so.
 """
 import argparse
 import json
@@ -19,9 +20,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "peers"))
+sys.path[:0] = [os.path.join(os.path.dirname(HERE), "peers"), os.path.join(os.path.dirname(os.path.dirname(HERE)), "tests", "remote")]
 import contestants  # noqa: E402
 import field  # noqa: E402
+import servers  # noqa: E402
 
 CIFAR = '--loader %s --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "normalize | to:f32,nchw" --batch %d'
 ARRAYS = '--loader ndarray --data "npy:$MADE/%s.npy?layout=%s" --chain "random-crop:size=224 | random-flip | %s" --batch 16'
@@ -50,6 +52,16 @@ MORE = [
     ("records of photos, shuffled, as bytes", '--loader dataloader --source pread --ragged --data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"'),
     ("photos made smaller: resize 64", '--loader dataloader --data "recordio:$ITER_PEERS_SCRATCH/photos.rec" --chain "resize:height=64,width=64 | to:f32"'),
     ("windows of 1,024 tokens", '--loader dataloader --data "tokens:$MADE/t.bin?length=1024&dtype=u16" --shuffle full'),
+    ("windows of 1,024 tokens past the page cache", '--loader dataloader --o-direct --source ring --data "tokens:$MADE/t.bin?length=1024&dtype=u16"'),
+    ("CIFAR-10 past the page cache, block shuffle", CIFAR % ("dataloader", 64) + " --o-direct --source ring --shuffle block --memory 32MiB"),
+    ("records of photos past the page cache", '--loader dataloader --o-direct --source ring --ragged '
+     '--data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"'),
+    ("photos past the page cache: resize 64", '--loader dataloader --o-direct --source ring --data "recordio:$ITER_PEERS_SCRATCH/photos.rec" '
+     '--chain "resize:height=64,width=64 | to:f32"'),
+    ("windows of 1,024 tokens from a URL", '--loader dataloader --source ring --data "tokens:$URL/t.bin?length=1024&dtype=u16"'),
+    ("CIFAR-10 from a URL, block shuffle", '--loader dataloader --source ring --shuffle block --memory 32MiB --data "cifar10:$URL/cifar" '
+     '--chain "normalize | to:f32,nchw"'),
+    ("records of photos from a URL", '--loader dataloader --source ring --ragged --data "recordio:$URL/photos.rec?decode=none"'),
     ("csv of 32 numbers", '--loader dataloader --data "csv:$MADE/n.csv?label=1&header=no" --batch 256'),
 ]
 
@@ -67,6 +79,19 @@ def make(folder):
     with open(os.path.join(folder, "n.csv"), "w") as out:
         for i in range(40000):
             out.write("%d," % (i % 10) + ",".join("%.6g" % numbers.gauss(0, 1) for _ in range(32)) + "\n")
+
+
+def serve_files(place, made):
+    """An nginx over what is made here and the sets beside it. Returns its URL. On a machine without nginx, the URL is that of a closed port."""
+    if not servers.NGINX:
+        return "http://127.0.0.1:1"
+    os.symlink(os.path.join(place.environment["ITER_DATA"], "cifar-10-batches-bin"), os.path.join(made, "cifar"))
+    for name in ("photos.rec", "photos.idx"):
+        os.symlink(os.path.join(place.scratch, name), os.path.join(made, name))
+    os.chmod(made, 0o755)
+    folder = os.path.join(made, "nginx")
+    os.mkdir(folder)
+    return "http://127.0.0.1:%d" % servers.start_nginx(folder, made)[0]
 
 
 def rows():
@@ -103,12 +128,15 @@ def main():
     with tempfile.TemporaryDirectory() as made:
         place.environment["MADE"] = made
         make(made)
+        place.environment["URL"] = serve_files(place, made)
         print("| row | old, a second | new, a second | new / old | starts |\n| --- | --- | --- | --- | --- |", flush=True)
         for title, cores, serve in rows():
             if not re.search(arguments.only, title):
                 continue
-            slice_s = 2 if title.startswith("T-cnn") else 1.5 if title.startswith("J") else .25
+            slice_s = 2 if title.startswith("T-cnn") else 1.5 if title.startswith("J") else 1 if "page cache" in title else .25
             r = measure(place, arguments.old, arguments.new, cores, serve, arguments.pairs, slice_s)
+            if not isinstance(r, str) and r["ratio"]["median"] is None:
+                r = "no steady pair"
             if isinstance(r, str):
                 print("| %s | %s | | | |" % (title, r), flush=True)
                 continue
