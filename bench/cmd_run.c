@@ -84,7 +84,6 @@ static void settle(bench_arm *arm) {
     while (!side.rests(side.user) && bench_now() < until);
 }
 
-/* After an interrupt there is no more measuring. With a hash, the rate is that of hashing. */
 static iter_status no_limits(run_result *result) {
     memset(&result->limits, 0xff, sizeof(result->limits)); /* each of them NaN */
     result->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
@@ -92,6 +91,8 @@ static iter_status no_limits(run_result *result) {
     return ITER_OK;
 }
 
+/* None after an interrupt, which ends all measuring, nor with a hash, whose rate is not the
+ * loader's. */
 static iter_status limits(run *r, iter_error *err) {
     r->result->has_limits = !r->result->interrupted && !r->options.hash;
     if (!r->result->has_limits) return no_limits(r->result);

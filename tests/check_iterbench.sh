@@ -207,6 +207,9 @@ cp "$dir/out" "$dir/a.json"
 json "A run" --data "cifar10:$set" --loader dataloader --seconds 0.2 --workers 1 --cache hot
 cp "$dir/out" "$dir/b.json"
 json "A run" --data "cifar10:$set" --loader ndarray --hash --ranks 2 --start 3:128
+grep -q '"copy_bytes_per_s": null' "$dir/out" || fault "limits beside a hash: $(cat "$dir/out")"
+status 0 --data "cifar10:$set" --loader ndarray --hash
+grep -q '^limit  *not measured: the rate includes the hashing$' "$dir/out" || fault "the limit beside a hash: $(cat "$dir/out")"
 json "A run" --data "mix:{a=2 cifar10:$set; 1 synthetic:cifar10?n=99}" --epochs 1
 json "A run" --data "synthetic:imdb?variable=1&n=300" --chain "pad-batch" --loader dataloader --epochs 2
 json verify verify --data "cifar10:$set" --ranks 2 --epochs 2 --workers 1
@@ -531,8 +534,6 @@ for seconds in 1 5 25; do # on a busy machine measuring begins late
 done
 grep -qE '^stopped  *by a signal, after [0-9.]+ m?s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
 grep -q '^limit  *-  *-  *not measured$' "$dir/out" || fault "limits after an interruption"
-status 0 --data "cifar10:$set" --loader ndarray --hash
-grep -q "^limit  *not measured: the rate includes the hashing$" "$dir/out" || fault "limits beside a hash: $(cat "$dir/out")"
 for loader in "--loader dataloader" ""; do
     for seconds in 1 5 25; do
         # shellcheck disable=SC2086

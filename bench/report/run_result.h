@@ -16,8 +16,8 @@
 
 typedef struct run_result {
     const bench_options *options;
-    bool interrupted; /* by ^C: there are no limits, and fewer figures */
-    bool has_limits;
+    bool interrupted; /* by ^C: there are fewer figures */
+    bool has_limits;  /* neither interrupted nor with a hash */
     bench_cache_proof cache;
     uint64_t n_samples; /* ITER_UNKNOWN for a stream */
     int32_t n_classes;

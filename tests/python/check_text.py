@@ -194,7 +194,7 @@ def check_reviews(program, data):
                 total += sum(ids)
             if published and (digest.hexdigest(), total) != (MD5, SUM):
                 fail(f"train: md5 {digest.hexdigest()}, sum {total}; not {MD5}, {SUM}")
-        print(f"{split}: {len(reviews)} reviews")
+            print(f"{split}, {' '.join(rule.arguments())}: {len(some)} reviews")
 
 
 def main():
