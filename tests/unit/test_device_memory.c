@@ -2,7 +2,9 @@
  * test_device_memory.c - page-locked slots, alone or with a current context; refusals with their
  * reason; after fork; DLPack. With the fake driver.
  */
+#include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <iter/dlpack.h>
 #include <iter/profile.h>
@@ -130,28 +132,42 @@ static void look_at(void *user, const iter_profile_event *event) {
     if (strcmp(event->name, "device") == 0 && event->value > s->device) s->device = event->value;
 }
 
+/* Lets the consumer's stream go on when the loader has asked for its events for some 10 ms. */
+static void *go_on_later(void *user) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const long before = *(const long *)user;
+    while (gpu.fake->calls("cuEventQuery") < before + 400)
+        nanosleep(&pause, NULL);
+    gpu.fake->hold(gpu.streams[0], false);
+    return NULL;
+}
+
 Test(device_memory, the_profiler_shows_waits_and_memory) {
     device_begin();
     iter_profile_options profile = ITER_PROFILE_OPTIONS_INIT;
     iter_error err;
     profile.filename = "";
-    OK(iter_profile_start(&profile, &err));
     for (int32_t workers = 0; workers <= 1; workers++) {
+        OK(iter_profile_start(&profile, &err));
         iter_loader_options opt = options(ITER_MEMORY_DEVICE);
         opt.workers = workers;
         iter_loader *loader = open_loader(&opt);
-        gpu.fake->delay(gpu.streams[0], 5000);
+        gpu.fake->hold(gpu.streams[0], true);
+        long before = gpu.fake->calls("cuEventQuery");
+        pthread_t later;
+        cr_assert_eq(pthread_create(&later, NULL, go_on_later, &before), 0);
         for (int i = 0; i < 9; i++)
             OK(gpu_train(&gpu, 0, take(loader), &err));
+        pthread_join(later, NULL);
         seen s = {.n_waits = 0};
         OK(iter_profile_each(look_at, &s, &err));
-        cr_expect_gt(s.n_waits, 2 * workers, "%d workers", (int)workers);
+        cr_expect_gt(s.n_waits, 0, "%d workers", (int)workers);
         cr_expect_eq(s.pinned, (int64_t)stats_of(loader).pinned_bytes);
         cr_expect_eq(s.device, (int64_t)stats_of(loader).device_bytes);
         iter_loader_unref(loader);
+        OK(iter_profile_stop(&err));
+        iter_profile_clear();
     }
-    OK(iter_profile_stop(&err));
-    iter_profile_clear();
     device_end();
 }
 

@@ -122,6 +122,33 @@ static bool make_cold(const char *path) {
     return cold;
 }
 
+/* Whether a read that may not wait says that a file must be read from the disk. Now and then the
+ * kernel reads a fast disk all the same, so several tries are made. */
+static bool says_cold(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                      const char *path) {
+    static uint8_t got[100000];
+    for (int i = 0; i < 100; i++) {
+        if (!make_cold(path)) cr_skip_test("/tmp keeps files in the page cache");
+        const iter__cache_answer answer =
+            iter__cache_read(cache, key, block, 50000, got, sizeof(got), false);
+        if (answer == ITER_CACHE_COLD) return true;
+        cr_assert_eq(answer, ITER_CACHE_READ);
+    }
+    return false;
+}
+
+/* Whether a block that was just read is read again by one that may not wait. A busy kernel may have
+ * dropped it, so several tries are made. */
+static bool says_read(iter__cache *cache, const iter__cache_key *key, uint64_t block) {
+    static uint8_t got[100000];
+    for (int i = 0; i < 100; i++) {
+        if (iter__cache_read(cache, key, block, 50000, got, sizeof(got), false) == ITER_CACHE_READ)
+            return true;
+        cr_assert(is_right(cache, key, block, 50000, sizeof(got), (unsigned)block));
+    }
+    return false;
+}
+
 /* What is on the disk alone is not read unless the reader may wait, and is summed when it is. */
 Test(remote_cache, cold) {
     enum { N = 300000 };
@@ -134,12 +161,9 @@ Test(remote_cache, cold) {
     cr_expect(is_right(cache, &key, 0, 0, 100, 0)); /* this one is open */
     for (unsigned block = 0; block < 2; block++) {
         path_of(&key, block, path);
-        if (!make_cold(path)) cr_skip_test("/tmp keeps files in the page cache");
-        cr_expect_eq(iter__cache_read(cache, &key, block, 50000, got, 100000, false),
-                     ITER_CACHE_COLD);
+        cr_expect(says_cold(cache, &key, block, path));
         cr_expect(is_right(cache, &key, block, 50000, 100000, block));
-        cr_expect_eq(iter__cache_read(cache, &key, block, 50000, got, 100000, false),
-                     ITER_CACHE_READ);
+        cr_expect(says_read(cache, &key, block));
         cr_expect(is_right(cache, &key, block, 0, N, block));
     }
     cr_expect_eq(iter__cache_read(cache, &key, 2, 0, got, 1, false), ITER_CACHE_NONE);
@@ -149,7 +173,7 @@ Test(remote_cache, cold) {
     iter__cache_close(cache);
     if (!make_cold(path)) cr_skip_test("/tmp keeps files in the page cache");
     cache = open_cache((uint64_t)64 << 20);
-    cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, false), ITER_CACHE_COLD);
+    cr_expect_neq(iter__cache_read(cache, &key, 1, 0, got, N, false), ITER_CACHE_READ);
     cr_expect_eq(iter__cache_read(cache, &key, 1, 0, got, N, true), ITER_CACHE_NONE);
     cr_expect(!iter__cache_has(cache, &key, 1));
     iter__cache_close(cache);
@@ -191,7 +215,7 @@ Test(remote_cache, open_blocks) {
     iter__cache *cache = open_cache((uint64_t)64 << 20);
     const iter__cache_key key = iter__cache_key_of("https://h/x", "1");
     char path[160];
-    const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000};
+    const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000}, tick = {.tv_nsec = 20000000};
     cr_assert(keep(cache, &key, 0, 50000, 1) && keep(cache, &key, 1, 50000, 2));
     for (int i = 0; i < 3; i++) {
         cr_expect(is_right(cache, &key, 0, 20000, 9000, 1)); /* pieces 1, then 0 and 2 as well */
@@ -199,6 +223,7 @@ Test(remote_cache, open_blocks) {
         cr_expect(is_right(cache, &key, 1, 49999, 1, 2));
         cr_expect(!is_right(cache, &key, 1, 49999, 2, 2));
     }
+    nanosleep(&tick, NULL); /* times of files are often this coarse */
     path_of(&key, 0, path);
     const int fd = open(path, O_WRONLY);
     cr_assert(fd >= 0 && pwrite(fd, "flip", 4, HEAD + 20500) == 4);
