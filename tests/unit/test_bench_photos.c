@@ -22,7 +22,7 @@
 #include "bench/limits/photo_yard.h"
 #include "bench/measure/arm.h"
 
-TestSuite(bench_photos, .timeout = 120);
+TestSuite(bench_photos, .timeout = 280);
 
 #define GOLDEN   ITER_SOURCE_DIR "/tests/golden/images/"
 #define N_PHOTOS 12

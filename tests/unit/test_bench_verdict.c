@@ -11,7 +11,7 @@
 #include "diagnose/verdict.h"
 #include "tests/support/verdict_runs.h"
 
-TestSuite(bench_verdict, .timeout = 60);
+TestSuite(bench_verdict, .timeout = 280);
 
 static void expect(const evidence *e, verdict_limit limit, bool high) {
     const verdict v = verdict_make(e);

@@ -10,7 +10,7 @@
 #include "bench/verify/verify.h"
 #include <iter/iter.h>
 
-TestSuite(bench_verify, .timeout = 60);
+TestSuite(bench_verify, .timeout = 280);
 
 #define N 101
 

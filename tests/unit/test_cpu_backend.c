@@ -17,7 +17,7 @@
 #include <immintrin.h>
 #endif
 
-TestSuite(cpu_backend, .fini = engine_no_leak, .timeout = 60);
+TestSuite(cpu_backend, .fini = engine_no_leak, .timeout = 280);
 
 static iter_trainer *trainer_on(const char *model, iter_loader *loader, uint32_t threads) {
     iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;

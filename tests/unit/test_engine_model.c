@@ -15,7 +15,7 @@ static void no_leak(void) {
     if (iter__alloc_live() != 0 || iter__engine_live() != 0) abort();
 }
 
-TestSuite(engine_model, .fini = no_leak, .timeout = 60);
+TestSuite(engine_model, .fini = no_leak, .timeout = 280);
 
 static iter_model *parsed(const char *text) {
     iter_model *model;

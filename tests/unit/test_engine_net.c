@@ -16,7 +16,7 @@ static void no_leak(void) {
     if (iter__alloc_live() != 0 || iter__engine_live() != 0) abort();
 }
 
-TestSuite(engine_net, .fini = no_leak, .timeout = 60);
+TestSuite(engine_net, .fini = no_leak, .timeout = 280);
 
 static engine_net net; /* large */
 

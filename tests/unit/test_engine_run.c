@@ -7,7 +7,7 @@
 #include "tests/support/engine_drive.h"
 #include "tests/support/own_dataset.h"
 
-TestSuite(engine_run, .fini = engine_no_leak, .timeout = 60);
+TestSuite(engine_run, .fini = engine_no_leak, .timeout = 280);
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "engine/backend.h"
 #include "tests/support/engine_drive.h"
 
-TestSuite(engine_trainer, .fini = engine_no_leak, .timeout = 60);
+TestSuite(engine_trainer, .fini = engine_no_leak, .timeout = 280);
 
 /* ---- Predicting, values ---------------------------------------------------------------------- */
 

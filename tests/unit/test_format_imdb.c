@@ -13,7 +13,7 @@
 #include "tests/support/builtin_tables.h"
 #include "tests/support/make_data.h"
 
-TestSuite(format_imdb, .timeout = 120);
+TestSuite(format_imdb, .timeout = 280);
 
 #define REVIEW_MAX 16384
 

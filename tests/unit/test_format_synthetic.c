@@ -15,7 +15,7 @@
 #include "tests/support/drive.h"
 #include "tests/support/make_data.h"
 
-TestSuite(format_synthetic, .timeout = 60);
+TestSuite(format_synthetic, .timeout = 280);
 
 /* Rows of one sample; field f at row[f]. */
 typedef struct sample {

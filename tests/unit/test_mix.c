@@ -15,7 +15,7 @@
 #include "tests/support/make_data.h"
 #include <iter/iter.h>
 
-TestSuite(mix, .timeout = 120);
+TestSuite(mix, .timeout = 280);
 
 /* ---- The order ------------------------------------------------------------------------------- */
 

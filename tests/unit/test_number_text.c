@@ -12,7 +12,7 @@
 
 #include "loaders/tables/number_text.h"
 
-TestSuite(number_text, .timeout = 120);
+TestSuite(number_text, .timeout = 280);
 
 static locale_t c_locale(void) {
     static locale_t c;

@@ -215,7 +215,8 @@ Test(remote_cache, open_blocks) {
     iter__cache *cache = open_cache((uint64_t)64 << 20);
     const iter__cache_key key = iter__cache_key_of("https://h/x", "1");
     char path[160];
-    const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000}, tick = {.tv_nsec = 20000000};
+    const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000},
+                          tick = {.tv_nsec = 20000000};
     cr_assert(keep(cache, &key, 0, 50000, 1) && keep(cache, &key, 1, 50000, 2));
     for (int i = 0; i < 3; i++) {
         cr_expect(is_right(cache, &key, 0, 20000, 9000, 1)); /* pieces 1, then 0 and 2 as well */

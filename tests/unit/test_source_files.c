@@ -21,7 +21,7 @@
 #include "tests/support/make_data.h"
 #include "tests/support/source_drive.h"
 
-TestSuite(source_files, .timeout = 120);
+TestSuite(source_files, .timeout = 280);
 
 typedef struct way {
     char source[8];
