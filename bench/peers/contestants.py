@@ -170,6 +170,7 @@ _by_workers("J2", "torch", "io-aa", "torch DataLoader", "torchvision decode_jpeg
 _by_workers("J2", "torch", "pil", "torch DataLoader", "PIL, torchvision v2 transforms")
 _by_threads("J2", "tf", "aa", "tf.data", "shuffle, map(decode_and_crop_jpeg, resize(antialias), flip, normalise), batch, prefetch")
 _by_threads("J2", "ffcv", "photos", "FFCV", "JPEG written anew at quality 90, RandomResizedCrop by areas, flip, NCHW")
+_by_threads("J2", "ffcv", "photos-raw", "FFCV", "pixels, written raw: nothing is decoded; RandomResizedCrop by areas, flip, NCHW")
 _by_threads("J2", "spdl", "photos", "SPDL", "FFmpeg: decode, crop, scale, hflip; NumPy normalises")
 _add("J2", "opencv", "area", "OpenCV by hand", "imread, resize INTER_AREA, NumPy for the rest")
 _add("J2", "pillow", "photos", "Pillow by hand", "open, resize(box=...), NumPy for the rest")

@@ -38,9 +38,9 @@ class Pipeline(Contestant):
 class Photos(Pipeline):
     rests = True
 
-    def __init__(self, row):
+    def __init__(self, row, ending="beton"):
         super().__init__(row, RandomResizedCropRGBImageDecoder((SIDE, SIDE), SCALE), RandomHorizontalFlip(),
-                         file=os.path.basename(packed("beton")), mean=np.array(MEAN_255), std=np.array(STD_255))
+                         file=os.path.basename(packed(ending)), mean=np.array(MEAN_255), std=np.array(STD_255))
         self.size = len(listed())
 
 
@@ -72,4 +72,5 @@ main("ffcv", {
     "nhwc": lambda row: Pipeline(row, SimpleRGBImageDecoder(), nhwc=True),
     "aug": lambda row: Pipeline(row, SimpleRGBImageDecoder(), RandomHorizontalFlip(), RandomTranslate(4)),
     "photos": Photos,
+    "photos-raw": lambda row: Photos(row, "raw.beton"),
 }, prepare, prepare_photos)

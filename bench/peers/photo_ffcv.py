@@ -1,4 +1,4 @@
-"""FFCV's own form of photos: JPEG once more, at quality 90."""
+"""FFCV's own forms of photos: JPEG once more, at quality 90, and pixels."""
 import os
 
 import cv2
@@ -20,9 +20,13 @@ class Files:
         return cv2.cvtColor(cv2.imread(path, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION), cv2.COLOR_BGR2RGB), label
 
 
+FORMS = {"beton": {"write_mode": "jpg", "jpeg_quality": 90}, "raw.beton": {"write_mode": "raw"}}
+
+
 def prepare():
     for name in ("photos", "charts"):
-        if os.path.exists(packed("lst", name)) and not os.path.exists(packed("beton", name)):
-            fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=90), "label": IntField()}
-            DatasetWriter(packed("beton.part", name), fields, num_workers=1).from_indexed_dataset(Files(name))
-            os.rename(packed("beton.part", name), packed("beton", name))
+        for ending, form in FORMS.items():
+            if os.path.exists(packed("lst", name)) and not os.path.exists(packed(ending, name)):
+                fields = {"image": RGBImageField(**form), "label": IntField()}
+                DatasetWriter(packed("beton.part", name), fields, num_workers=1).from_indexed_dataset(Files(name))
+                os.rename(packed("beton.part", name), packed(ending, name))
