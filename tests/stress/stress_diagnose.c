@@ -133,7 +133,7 @@ static void is_tried(iter_loader *loader, uint32_t n_batches, iter_limit limit,
     iter_error err = {ITER_OK, ""};
     EXPECT_EQ(iter_diagnose_start(loader, NULL, &d, NULL), ITER_OK);
     /* Other programs may be the limit for a while. */
-    for (int rounds = 0; rounds < 50 && (v.limit != limit || v.n_changes == 0); rounds++) {
+    for (int rounds = 0; rounds < 50 && (v.limit != (int32_t)limit || v.n_changes == 0); rounds++) {
         loop_over(loader, n_batches);
         EXPECT_EQ(iter_diagnose_read(d, &v, NULL), ITER_OK);
     }
