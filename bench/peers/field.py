@@ -19,7 +19,7 @@ def add_arguments(parser):
     parser.add_argument("--venvs", default=os.path.join(cache, "iter-peers"), metavar="DIR",
                         help="what setup.sh made (~/.cache/iter-peers)")
     parser.add_argument("--scratch", default=os.path.join(cache, "iter-peers-scratch"), metavar="DIR",
-                        help="for the packed forms of the data, about 4 GB (~/.cache/iter-peers-scratch)")
+                        help="for the packed forms of the data, about 5 GB (~/.cache/iter-peers-scratch)")
     parser.add_argument("--only", default="", metavar="REGEX",
                         help="only contestants whose 'workload family name' it is found in")
 

@@ -17,7 +17,7 @@
 #include "engine/cpu/cpu_optimizer.h"
 #include "engine/engine_memory.h"
 
-TestSuite(cpu_kernels, .timeout = 300);
+TestSuite(cpu_kernels, .timeout = 280);
 
 /* ---- Support --------------------------------------------------------------------------------- */
 

@@ -132,7 +132,8 @@ static void look_at(void *user, const iter_profile_event *event) {
     if (strcmp(event->name, "device") == 0 && event->value > s->device) s->device = event->value;
 }
 
-/* Lets the consumer's stream go on when the loader has asked for its events for some 10 ms. */
+/* Lets the consumer's stream go on when the loader has asked for its events so often that it must
+ * be waiting for them. */
 static void *go_on_later(void *user) {
     const struct timespec pause = {.tv_nsec = 1000000};
     const long before = *(const long *)user;
