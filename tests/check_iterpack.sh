@@ -400,20 +400,22 @@ else
     contents "$dir/c.rec" 256 | cmp -s - "$packed/gray16.bin" || fault "--gray: not what Pillow makes"
     # Other codes for the same coefficients. The pixels stay: tests/unit has them from Pillow, and crops have the same hash.
     cp "$dir/i.lst" "$dir/e.lst"
-    for file in rgb444.jpg cmyk.jpg restart_row.jpg; do printf '%d\t%d\t%s\n' $i $i $file >>"$dir/e.lst"; i=$((i + 1)); done
+    for file in rgb444.jpg cmyk.jpg restart_row.jpg rgb422.jpg rgb440.jpg rgb411.jpg; do printf '%d\t%d\t%s\n' $i $i $file >>"$dir/e.lst"; i=$((i + 1)); done
     status 0 pack "$dir/e.lst" "$dir/as.rec" --root "$images"
-    for more in "" "--progressive" "--threads 1"; do
+    for more in "" "--progressive" "--threads 1" "--scales 4,8" "--scales 8" "--scales 4"; do
         rm -f "$dir"/e.rec "$dir"/e.idx
         # shellcheck disable=SC2086
         status 0 pack "$dir/e.lst" "$dir/e.rec" --root "$images" --seekable $more
-        says '^9 records written$' out
-        case $more in --progressive) progressive=$more ;; *) progressive= ;; esac
+        says '^12 records written$' out
+        case $more in --threads*) same= ;; *) same=$more ;; esac
         # shellcheck disable=SC2086
-        status 0 verify "$dir/e.rec" --list "$dir/e.lst" --root "$images" --seekable $progressive --decode
+        status 0 verify "$dir/e.rec" --list "$dir/e.lst" --root "$images" --seekable $same --decode
         status 0 info "$dir/e.rec"
-        case $more in --progressive) says 'seekable 8 of the JPEGs' out ;; *) says 'seekable 7 of the JPEGs' out ;; esac
+        case $more in --progressive) says 'seekable 11 of the JPEGs' out ;; *) says 'seekable 10 of the JPEGs' out ;; esac
+        case $more in --scales*) says 'scales   10 of the JPEGs' out ;; *) ! grep -q 'scales' "$dir/out" || fault "$more: copies" ;; esac
         if [ -n "$ITERBENCH" ]; then
-            for chain in 'random-resized-crop:size=24,scale=0.05;0.5' 'center-crop:20' 'resize:16,jpeg-scale=fast'; do
+            for chain in 'random-resized-crop:size=24,scale=0.05;0.5' 'center-crop:20' 'resize:16,jpeg-scale=fast' 'resize:10,jpeg-scale=fast' \
+                'resize:5,jpeg-scale=fast' 'random-resized-crop:size=4,jpeg-scale=auto' 'random-resized-crop:size=3,jpeg-scale=fast'; do
                 for rec in as e; do
                     "$ITERBENCH" --data "recordio:$dir/$rec.rec?orient=yes" --loader dataloader --batch 4 --chain "$chain" --epochs 2 --hash 2>&1 | grep '^hash' >"$dir/hash.$rec"
                 done
@@ -431,9 +433,21 @@ else
     done
     status 0 pack "$dir/e.lst" "$dir/q.rec" --root "$images" --resize 24 --seekable
     status 0 info "$dir/q.rec"
-    says 'seekable 9 of the JPEGs' out
+    says 'seekable 12 of the JPEGs' out
     status 2 pack "$dir/e.lst" "$dir/q.rec" --root "$images" --encoding png --seekable
     status 2 pack "$dir/e.lst" "$dir/q.rec" --root "$images" --progressive
+    status 2 pack "$dir/e.lst" "$dir/q.rec" --root "$images" --scales 8
+    says '--scales is for --seekable' err
+    status 2 pack "$dir/e.lst" "$dir/q.rec" --root "$images" --seekable --scales 2
+    says '--scales 2: 4, 8 or 4,8 is needed' err
+    # A damaged copy is met where it is decoded, and by verify.
+    rm -f "$dir"/e.rec "$dir"/e.idx
+    printf '0\t0\trgb420.jpg\n' >"$dir/s.lst"
+    status 0 pack "$dir/s.lst" "$dir/e.rec" --root "$images" --seekable --scales 8
+    at=$(LC_ALL=C grep -aboP '\xff\xd8\xff' "$dir/e.rec" | tail -n 1 | cut -d : -f 1)
+    printf 'x' | dd of="$dir/e.rec" bs=1 seek="$at" conv=notrunc 2>/dev/null
+    status 1 verify "$dir/e.rec" --decode
+    says 'in its copy for smaller sizes: Not a JPEG file' err
     # Images whose sides differ, read back by the library: lossless, and in a JPEG nearly so.
     printf '0\t0\trgb420.jpg\n' >"$dir/s.lst"
     if [ -n "$ITERBENCH" ]; then

@@ -3,11 +3,11 @@
 
     bench/studies/large_photos.py PHOTOS FOLDER [--build build/release] [--venvs DIR] [--pairs 7] [--out FILE]
 
-PHOTOS is a folder of photos. Every 24th one is enlarged to 12 megapixels, with noise, and kept in FOLDER, as files and packed, plainly and
-`--seekable`. DIR is what bench/peers/setup.sh made: opencv and pillow. Both sides are live processes on one core that take turns (iterbench
-versus). The peers have the files in memory, draw windows as torchvision does, flip, and write normalised f32 NCHW into one buffer; the
-loader reads records from the page cache. The peers' decoders make the photo 2, 4 or 8 times smaller as long as the window is no smaller than
-224: OpenCV by IMREAD_REDUCED_COLOR, Pillow by draft(); "whole" decodes it as it is.
+PHOTOS is a folder of photos. Every 24th one is enlarged to 12 megapixels, with noise, and kept in FOLDER, as files and packed: plainly,
+`--seekable`, and with copies for smaller sizes, too (`--scales`). DIR is what bench/peers/setup.sh made: opencv and pillow. Both sides are
+live processes on one core that take turns (iterbench versus). The peers have the files in memory, draw windows as torchvision does, flip,
+and write normalised f32 NCHW into one buffer; the loader reads records from the page cache. The peers' decoders make the photo 2, 4 or 8
+times smaller as long as the window is no smaller than 224: OpenCV by IMREAD_REDUCED_COLOR, Pillow by draft(); "whole" decodes it as it is.
 """
 import argparse
 import glob
@@ -22,6 +22,7 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SIDE, BATCH = 224, 8
+SETS = {"plain": (), "seekable": ("--seekable",), "scales8": ("--seekable", "--scales", "8"), "scales48": ("--seekable", "--scales", "4,8")}
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CHAIN = "random-resized-crop:size=224,jpeg-scale=%s | random-flip | normalize | to:f32,nchw"
 
@@ -124,6 +125,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--venvs", default=os.path.expanduser("~/.cache/iter-peers"))
     parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--only", help="only sets whose name has this in it")
     parser.add_argument("--out", help="a file for the table")
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -137,18 +139,22 @@ def main():
     folder = os.path.abspath(arguments.folder)
     python = {name: os.path.join(arguments.venvs, name, "bin", "python") for name in ("opencv", "pillow")}
     iterbench, iterpack = (os.path.join(arguments.build, *path) for path in (("bench", "iterbench"), ("tools", "iterpack", "iterpack")))
-    if not os.path.exists(os.path.join(folder, "seekable.rec")):
+    large, listed = os.path.join(folder, "large"), os.path.join(folder, "large.lst")
+    if not os.path.exists(listed):
         subprocess.run([python["pillow"], __file__, "--make", arguments.photos, folder], check=True)
-        large = os.path.join(folder, "large")
-        listed = os.path.join(folder, "large.lst")
         subprocess.run([iterpack, "list", large, listed, "--no-labels"], check=True)
-        subprocess.run([iterpack, "pack", listed, os.path.join(folder, "plain.rec"), "--root", large], check=True)
-        subprocess.run([iterpack, "pack", listed, os.path.join(folder, "seekable.rec"), "--root", large, "--seekable"], check=True)
+    for name, how in SETS.items():
+        if not os.path.exists(os.path.join(folder, name + ".rec")):
+            subprocess.run([iterpack, "pack", listed, os.path.join(folder, name + ".rec"), "--root", large, *how], check=True)
     lines = ["| the loader | beside | ours: photos/s | other: photos/s | times as fast |", "| --- | --- | --- | --- | --- |"]
     print("\n".join(lines), flush=True)
     for ours, scale, kinds in (("plain", "exact", ("opencv-whole", "pillow-whole")), ("plain", "auto", ("opencv-reduced", "pillow-draft")),
                                ("plain", "fast", ("opencv-reduced", "pillow-draft")), ("seekable", "exact", ("opencv-whole", "pillow-whole")),
-                               ("seekable", "auto", ("opencv-reduced", "pillow-draft")), ("seekable", "fast", ("opencv-reduced", "pillow-draft"))):
+                               ("seekable", "auto", ("opencv-reduced", "pillow-draft")), ("seekable", "fast", ("opencv-reduced", "pillow-draft")),
+                               ("scales48", "auto", ("opencv-reduced", "pillow-draft")), ("scales8", "fast", ("opencv-reduced", "pillow-draft")),
+                               ("scales48", "fast", ("opencv-reduced", "pillow-draft"))):
+        if arguments.only and arguments.only not in ours:
+            continue
         a = "%s serve --loader dataloader --workers 0 --batch %d --data recordio:%s/%s.rec --chain '%s'" % (
             iterbench, BATCH, folder, ours, CHAIN % scale)
         for kind in kinds:

@@ -5,7 +5,8 @@
  * never read.
  *
  * If the file has restart markers, a smaller picture around the part is decoded instead
- * (jpeg_segments.h), with the same bits.
+ * (jpeg_segments.h), with the same bits; so is, if the result is smaller, a copy that has fewer
+ * coefficients (jpeg_copies.h).
  *
  * A part has the same bits as a cut from the whole picture. Upsampling of chroma looks at
  * neighbouring pixels, and at the edge of a part they would be missing. So one more MCU is decoded
@@ -45,6 +46,7 @@
 #include "iter/core/arith.h"
 #include "loaders/decoders/jpeg_memory.h"
 #include "loaders/decoders/jpeg_segments.h"
+#include "loaders/files/jpeg_copies.h"
 
 #define MARKER_EXIF       (JPEG_APP0 + 1)
 #define ROWS_AT_ONCE      4 /* the most that libjpeg makes at a time */
@@ -74,6 +76,7 @@ typedef struct jpeg_state {
     bool is_read;  /* the header of `bytes` has been read, and nothing after it */
     bool in_scans; /* the header has been read */
     bool ended;    /* the last byte has been read */
+    bool is_copy;  /* `bytes` are a copy within the file */
     int64_t n_warnings;
     int32_t orientation;
     /* [ROWS_AT_ONCE] as wide as the decoded columns; from the picture's memory */
@@ -272,6 +275,7 @@ static void read_tables(jpeg_state *s, const uint8_t *bytes, size_t size) {
 
 static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
     s->orientation = 0;
+    s->is_copy = false;
     read_tables(s, bytes, size);
     if (!s->options->orient || s->orientation == 0) s->orientation = 1;
     iter_error error;
@@ -284,10 +288,14 @@ static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
     fail_now(s, status);
 }
 
+static const char *where(const jpeg_state *s) {
+    return s->is_copy ? "in its copy for smaller sizes: " : "";
+}
+
 static iter_status failed(jpeg_state *s, iter_error *err) {
     jpeg_abort_decompress(&s->jpeg);
     s->is_read = false;
-    return iter__fail(err, s->status, "%s", s->text);
+    return iter__fail(err, s->status, "%s%s", where(s), s->text);
 }
 
 /* ---- Pixels ---------------------------------------------------------------------------------- */
@@ -332,6 +340,29 @@ static void crop_columns(j_decompress_ptr jpeg, stored_part *p) {
     p->n_x = n;
 }
 
+/* If the file has a copy for this scale, continues with it. */
+static void use_copy(jpeg_state *s, int64_t scale) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    const uint8_t *bytes = s->bytes;
+    const size_t size = s->size;
+    size_t copy_size = 0;
+    const uint8_t *copy = iter__jpeg_copy_find(bytes, size, scale, &copy_size);
+    if (!copy) return;
+    const JDIMENSION height = jpeg->image_height, width = jpeg->image_width;
+    const int n_components = jpeg->num_components;
+    const J_COLOR_SPACE colours = jpeg->jpeg_color_space;
+    jpeg_abort_decompress(jpeg);
+    s->is_copy = true;
+    read_tables(s, copy, copy_size);
+    if (jpeg->image_height == height && jpeg->image_width == width &&
+        jpeg->num_components == n_components && jpeg->jpeg_color_space == colours &&
+        !jpeg_has_multiple_scans(jpeg))
+        return;
+    snprintf(s->text, sizeof(s->text), "it is of another picture, of %u x %u pixels",
+             jpeg->image_height, jpeg->image_width);
+    fail_now(s, ITER_EFORMAT);
+}
+
 /* If the picture has restart markers, continues with a smaller one around the part. */
 static void use_segments(jpeg_state *s, iter_rect *part) {
     j_decompress_ptr jpeg = &s->jpeg;
@@ -366,9 +397,10 @@ static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) 
     const bool swaps = iter__orient_swaps(s->orientation);
     out->part =
         iter__orient_rect(s->orientation, &wish->part, jpeg->image_height, jpeg->image_width);
-    use_segments(s, &out->part);
     const int64_t scale = scale_for(&out->part, swaps ? wish->min_width : wish->min_height,
                                     swaps ? wish->min_height : wish->min_width);
+    use_copy(s, scale);
+    use_segments(s, &out->part);
     jpeg->scale_num = 1;
     jpeg->scale_denom = (unsigned)scale;
     jpeg->do_block_smoothing = accepts_ends(s);
@@ -576,7 +608,7 @@ static iter_status jpeg_decode(void *state, const void *shared, const uint8_t *b
     }
     read_part(s, wish, out);
     if (s->n_warnings && s->options->on_warning == ITER_WARNING_COUNT && err)
-        snprintf(err->message, sizeof(err->message), "%s", s->text);
+        snprintf(err->message, sizeof(err->message), "%s%s", where(s), s->text);
     return ITER_OK;
 }
 

@@ -111,7 +111,7 @@ static void write_markers(j_compress_ptr to, const struct jpeg_decompress_struct
 }
 
 static bool write_blocks(writer *w, struct jpeg_decompress_struct *from, jvirt_barray_ptr *blocks,
-                         unsigned interval) {
+                         unsigned interval, bool with_markers) {
     if (setjmp(w->fail)) return false;
     jpeg_create_compress(&w->jpeg);
     w->jpeg.dest = &w->destination;
@@ -119,7 +119,7 @@ static bool write_blocks(writer *w, struct jpeg_decompress_struct *from, jvirt_b
     w->jpeg.optimize_coding = TRUE;
     w->jpeg.restart_interval = interval;
     jpeg_write_coefficients(&w->jpeg, blocks);
-    write_markers(&w->jpeg, from);
+    if (with_markers) write_markers(&w->jpeg, from);
     jpeg_finish_compress(&w->jpeg);
     return true;
 }
@@ -159,10 +159,11 @@ bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, siz
 }
 
 bool pack_encode_blocks(struct jpeg_decompress_struct *from, struct jvirt_barray_control **blocks,
-                        unsigned interval, uint8_t **out, size_t *capacity, size_t *out_n) {
+                        unsigned interval, bool with_markers, uint8_t **out, size_t *capacity,
+                        size_t *out_n) {
     writer w;
     open_writer(&w, *out, *capacity);
-    const bool good = write_blocks(&w, from, blocks, interval);
+    const bool good = write_blocks(&w, from, blocks, interval, with_markers);
     close_writer(&w, out, capacity, out_n);
     return good;
 }

@@ -26,9 +26,10 @@ bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity,
 
 struct jpeg_decompress_struct;
 struct jvirt_barray_control;
-/* The same for coefficients that `from` has read, with a restart marker after each `interval` MCUs.
- * Only in a build with libjpeg-turbo. */
+/* The same for coefficients that `from` has read, with a restart marker after each `interval` MCUs,
+ * and with the application segments and comments if wanted. Only in a build with libjpeg-turbo. */
 bool pack_encode_blocks(struct jpeg_decompress_struct *from, struct jvirt_barray_control **blocks,
-                        unsigned interval, uint8_t **out, size_t *capacity, size_t *out_n);
+                        unsigned interval, bool with_markers, uint8_t **out, size_t *capacity,
+                        size_t *out_n);
 
 #endif

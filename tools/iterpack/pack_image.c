@@ -17,6 +17,7 @@
 #include <iter/registry.h>
 #include <iter/transforms.h>
 
+#include "loaders/files/jpeg_copies.h"
 #include "tools/iterpack/pack_encode.h"
 #include "tools/iterpack/pack_seekable.h"
 
@@ -33,7 +34,8 @@ struct pack_images {
     iter_resize_short_options resize;
     bool square, is_check; /* is_check: pixels are decoded and dropped */
     bool as_they_are;      /* images are not decoded */
-    bool seekable, progressive;
+    bool seekable;
+    pack_seekable_options seek;
     int encoding, quality, channels;
 };
 
@@ -58,15 +60,16 @@ bool pack_image_is_made(const pack_image_options *o) {
 }
 
 bool pack_image_wanted(const pack_image_options *o) {
-    return pack_image_is_made(o) || o->seekable || o->progressive;
+    return pack_image_is_made(o) || o->seekable || o->progressive || o->scales;
 }
 
 char *pack_image_text(const pack_image_options *o) {
     const char *seekable = !o->seekable ? "" : o->progressive ? ", seekable, all" : ", seekable";
-    if (!pack_image_is_made(o)) return pack_text("as they are%s", seekable);
-    return pack_text("resize %" PRId64 " quality %" PRId64 " crop %d gray %d as %s%s", o->resize,
-                     o->quality ? o->quality : QUALITY, o->center_crop, o->gray,
-                     o->encoding ? o->encoding : "jpg", seekable);
+    const char *before = o->scales ? ", scales " : "", *scales = o->scales ? o->scales : "";
+    if (!pack_image_is_made(o)) return pack_text("as they are%s%s%s", seekable, before, scales);
+    return pack_text("resize %" PRId64 " quality %" PRId64 " crop %d gray %d as %s%s%s%s",
+                     o->resize, o->quality ? o->quality : QUALITY, o->center_crop, o->gray,
+                     o->encoding ? o->encoding : "jpg", seekable, before, scales);
 }
 
 static int read_encoding(const pack_image_options *o, int *out) {
@@ -87,12 +90,23 @@ static int read_encoding(const pack_image_options *o, int *out) {
     if (*out == AS_PNG && !pack_encode_has_png())
         return pack_usage("--encoding png: this build has no libpng");
     if (o->progressive && !o->seekable) return pack_usage("--progressive is for --seekable");
+    if (o->scales && !o->seekable) return pack_usage("--scales is for --seekable");
     if (*out != AS_JPEG && o->seekable) return pack_usage("--seekable is for --encoding jpg");
     if (*out != AS_JPEG && o->quality) return pack_usage("--quality is for --encoding jpg");
     if (*out == AS_RAW && !(o->resize && o->center_crop))
         return pack_usage("--encoding raw: bare pixels do not tell their size: --resize and "
                           "--center-crop are needed");
     return PACK_DONE;
+}
+
+static int read_seekable(const pack_image_options *o, pack_seekable_options *out) {
+    const char *scales = o->scales ? o->scales : "";
+    const bool both = strcmp(scales, "4,8") == 0;
+    *out = (pack_seekable_options){.progressive = o->progressive,
+                                   .for_4 = both || strcmp(scales, "4") == 0,
+                                   .for_8 = both || strcmp(scales, "8") == 0};
+    if (!o->scales || out->for_4 || out->for_8) return PACK_DONE;
+    return pack_usage("--scales %s: 4, 8 or 4,8 is needed", scales);
 }
 
 /* ---- shared state ---------------------------------------------------------------------------- */
@@ -109,9 +123,11 @@ static pack_images *new_images(int channels) {
 
 int pack_images_open(const pack_image_options *o, pack_images **out) {
     int encoding;
+    pack_seekable_options seek;
     *out = NULL;
     if (!pack_image_wanted(o)) return PACK_DONE;
-    const int status = read_encoding(o, &encoding);
+    int status = read_encoding(o, &encoding);
+    if (status == PACK_DONE) status = read_seekable(o, &seek);
     if (status != PACK_DONE) return status;
     pack_images *images = new_images(o->gray ? 1 : 3);
     images->shared.orient = true;
@@ -121,7 +137,7 @@ int pack_images_open(const pack_image_options *o, pack_images **out) {
     images->resize.size = o->resize;
     images->as_they_are = !pack_image_is_made(o);
     images->seekable = o->seekable;
-    images->progressive = o->progressive;
+    images->seek = seek;
     if (o->resize) images->resizer = iter_registry_transform(NULL, "resize-short");
     *out = images;
     return PACK_DONE;
@@ -210,15 +226,20 @@ static iter_rect part_of(const pack_images *all, int64_t height, int64_t width) 
     return (iter_rect){(height - side) / 2, (width - side) / 2, side, side};
 }
 
-static bool decode(pack_image *image, const uint8_t *bytes, size_t n, iter_tensor *out,
-                   bool *out_warned, char *reason, size_t capacity) {
+/* `scale` = as many times smaller, if the decoder can. */
+static bool decode(pack_image *image, const uint8_t *bytes, size_t n, int64_t scale,
+                   iter_tensor *out, bool *out_warned, char *reason, size_t capacity) {
     const iter_decoder_ops *ops = image->all->decoder;
     iter_error err = {.message = ""};
     iter_desc desc = {.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
     desc.dims[2] = image->all->channels;
     iter_status status = ops->header(image->decoder, &image->all->shared, bytes, n, &desc, &err);
     if (status == ITER_OK) {
-        const iter_image_wish wish = {.part = part_of(image->all, desc.dims[0], desc.dims[1])};
+        iter_image_wish wish = {.part = part_of(image->all, desc.dims[0], desc.dims[1])};
+        if (scale > 1) {
+            wish.min_height = wish.part.height / scale;
+            wish.min_width = wish.part.width / scale;
+        }
         desc.dims[0] = wish.part.height;
         desc.dims[1] = wish.part.width;
         if (!grow(&image->decoded, iter_desc_bytes(&desc), reason, capacity)) return false;
@@ -251,15 +272,29 @@ static bool resize(pack_image *image, iter_tensor *pixels, char *reason, size_t 
     return status == ITER_OK;
 }
 
+/* Decodes the copies that a JPEG may have for smaller sizes. */
+static bool check_copies(pack_image *image, const uint8_t *bytes, size_t n, char *reason,
+                         size_t capacity) {
+    for (int64_t scale = 4; scale <= 8; scale *= 2) {
+        size_t copy_n;
+        iter_tensor tensor;
+        bool warned;
+        if (iter__jpeg_copy_find(bytes, n, scale, &copy_n) &&
+            !decode(image, bytes, n, scale, &tensor, &warned, reason, capacity))
+            return false;
+    }
+    return true;
+}
+
 /* Decodes and encodes. */
 static bool make_anew(pack_image *image, const uint8_t *bytes, size_t n, const uint8_t **out,
                       size_t *out_n, bool *out_warned, char *reason, size_t capacity) {
     const pack_images *all = image->all;
     iter_tensor tensor;
-    if (!decode(image, bytes, n, &tensor, out_warned, reason, capacity) ||
+    if (!decode(image, bytes, n, 1, &tensor, out_warned, reason, capacity) ||
         (all->resizer && !resize(image, &tensor, reason, capacity)))
         return false;
-    if (all->is_check) return true;
+    if (all->is_check) return check_copies(image, bytes, n, reason, capacity);
     const int64_t *dims = tensor.desc.dims;
     const pack_pixels pixels = {tensor.data, (uint32_t)dims[0], (uint32_t)dims[1], (int)dims[2]};
     bool good = true;
@@ -288,7 +323,7 @@ bool pack_image_make(pack_image *image, const uint8_t *bytes, size_t n, const ui
         return false;
     }
     size_t seekable_n;
-    if (all->seekable && pack_seekable_write(*out, *out_n, all->progressive, &image->seekable,
+    if (all->seekable && pack_seekable_write(&all->seek, *out, *out_n, &image->seekable,
                                              &image->seekable_capacity, &seekable_n)) {
         *out = image->seekable;
         *out_n = seekable_n;

@@ -11,6 +11,7 @@ typedef struct pack_image_options {
     bool center_crop, gray;
     bool seekable;        /* JPEGs with restart markers */
     bool progressive;     /* with it, progressive ones become sequential */
+    const char *scales;   /* with it, copies for smaller pictures: 4, 8 or 4,8; NULL = none */
     const char *encoding; /* jpg, png, raw; NULL = not given: jpg */
 } pack_image_options;
 
@@ -20,7 +21,8 @@ typedef struct pack_image_options {
         {"quality", PACK_NUMBER, &(o)->quality, 1, 100},                                      \
         {"center-crop", PACK_FLAG, &(o)->center_crop, 0, 0},                                  \
         {"gray", PACK_FLAG, &(o)->gray, 0, 0}, {"seekable", PACK_FLAG, &(o)->seekable, 0, 0}, \
-        {"progressive", PACK_FLAG, &(o)->progressive, 0, 0}, {                                \
+        {"progressive", PACK_FLAG, &(o)->progressive, 0, 0},                                  \
+        {"scales", PACK_TEXT, (void *)&(o)->scales, 0, 0}, {                                  \
         "encoding", PACK_TEXT, (void *)&(o)->encoding, 0, 0                                   \
     }
 

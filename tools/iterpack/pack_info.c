@@ -2,13 +2,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "loaders/files/jpeg_copies.h"
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_remote.h"
 #include "tools/iterpack/pack_seekable.h"
 
 typedef struct look {
     uint64_t n, n_cut, n_bad, least, most, sum;
-    uint64_t contents[PACK_CONTENTS], n_seekable;
+    uint64_t contents[PACK_CONTENTS], n_seekable, n_copied;
     uint32_t least_labels, most_labels;
     float least_label, most_label;
 } look;
@@ -31,6 +32,8 @@ static void count(look *l, const pack_reader *reader) {
     const pack_content content = pack_content_of(reader->content, n);
     l->contents[content]++;
     l->n_seekable += content == PACK_JPEG && pack_seekable_is(reader->content, n);
+    size_t copy_n;
+    l->n_copied += content == PACK_JPEG && iter__jpeg_copy_find(reader->content, n, 8, &copy_n);
     l->n++;
 }
 
@@ -56,6 +59,8 @@ static void print_look(const char *path, const look *l, uint64_t bytes) {
     }
     if (l->n_seekable)
         pack_line("  seekable %" PRIu64 " of the JPEGs have restart markers", l->n_seekable);
+    if (l->n_copied)
+        pack_line("  scales   %" PRIu64 " of the JPEGs have copies for smaller sizes", l->n_copied);
     if (l->n_cut)
         pack_line("  pieces   %" PRIu64 " records are split, as they contain the magic", l->n_cut);
     if (l->n_bad) pack_line("  header   %" PRIu64 " records have none", l->n_bad);
