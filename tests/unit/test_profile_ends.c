@@ -187,6 +187,7 @@ static pid_t profiled_child(const char *path, uint32_t rank, uint32_t ranks, int
     iter_loader_unref(loader);
     iter_dataset_unref(data);
     iter_profile_clear();
+    make_folder_gone(folder);
     _exit(0);
 }
 

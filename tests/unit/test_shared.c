@@ -29,7 +29,11 @@ static void set_up(void) {
     make_folder(folder);
 }
 
-TestSuite(shared, .init = set_up);
+static void tear_down(void) {
+    make_folder_gone(folder);
+}
+
+TestSuite(shared, .init = set_up, .fini = tear_down);
 
 static int files(void) {
     int n = 0;
@@ -336,6 +340,7 @@ Test(shared, four_ranks_have_one_copy) {
     drive_cifar(set, 6000);
     snprintf(spec, sizeof(spec), "cifar10:%s", set);
     compare_ranks(spec, 6000 * 3073LL);
+    make_folder_gone(set);
 }
 
 Test(shared, four_ranks_have_one_copy_of_cifar) {
@@ -370,4 +375,5 @@ Test(shared, a_set_that_was_rewritten_is_another) {
     iter_loader_unref(second);
     iter_dataset_unref(before);
     iter_dataset_unref(after);
+    make_folder_gone(set);
 }
