@@ -273,22 +273,21 @@ class Lies(unittest.TestCase):
         self.assertEqual(process.wait(30), -signal.SIGINT)
 
     def test_redirects_take_no_secrets(self):
-        """Neither a password nor a signature goes to another server."""
-        other = Liar({})
+        """Neither a password nor a signature goes to another server, and a signed request not even without."""
+        other, unasked = Liar({}), Liar({})
         self.addCleanup(other.close)
-        to = f"http://127.0.0.1:{other.port}/x/x.bin"
-        server = Liar({"plain": redirect(to), "sets": redirect(to)})
+        self.addCleanup(unasked.close)
+        server = Liar({name: redirect(f"http://127.0.0.1:{liar.port}/x/x.bin") for name, liar in (("plain", other), ("sets", unasked))})
         self.addCleanup(server.close)
         status, text, _ = run(f"tokens:http://me:word-8@127.0.0.1:{server.port}/plain/x.bin?length=64&deadline=1")
         self.assertEqual(status, 0, text)
         self.assertIn("authorization: basic", "".join(server.heads).lower())
         self.assertGreater(len(other.heads), 0)
         self.assertNotIn("authorization", "".join(other.heads).lower())
-        n = len(other.heads)
         status, text, _ = run(f"tokens:s3://sets/x.bin?length=64&endpoint=http://127.0.0.1:{server.port}&deadline=1")
         self.assertGreater(status, 0)
         self.assertRegex(text, "HTTP 302")
-        self.assertEqual(len(other.heads), n)
+        self.assertEqual(unasked.heads, [])
 
     def test_certificates(self):
         try:

@@ -1,4 +1,5 @@
 """Sets that lie elsewhere deliver what they deliver from here, whatever the servers do."""
+import atexit
 import json
 import os
 import re
@@ -43,6 +44,7 @@ class Sets:
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="iter-remote-")
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)  # after the servers, which register later
         self.files = os.path.join(self.folder, "files")
         os.makedirs(os.path.join(self.files, "cifar"))
         self.make()

@@ -219,5 +219,6 @@ int main(void) {
         same_for_all(&mixes[i]);
     weights_change_behind_a_position();
     make_folder_gone(folder);
+    make_folder_gone(pictures);
     return EXPECT_DONE();
 }

@@ -38,6 +38,10 @@ typedef struct fixture {
     source_drive drive;
 } fixture;
 
+static void need_ring(void) {
+    if (source_named("ring") == NULL) cr_skip_test("this build has no io_uring");
+}
+
 static void make_files(fixture *f) {
     static const char *names[N_FILES] = {"file", "empty", "pipe"};
     make_folder(f->folder);
@@ -54,18 +58,17 @@ static void make_files(fixture *f) {
 
 /* With an arena: O_DIRECT, otherwise it is not registered. */
 static iter_status open_ring(fixture *f, uint32_t depth, void *arena, size_t arena_bytes) {
-    const iter_source_ops *ops = source_named("ring");
-    if (ops == NULL) cr_skip_test("this build has no io_uring");
     const iter_source_config config = {.files = f->files,
                                        .n_files = N_FILES,
                                        .depth = depth,
                                        .o_direct = arena != NULL,
                                        .arena = arena,
                                        .arena_bytes = arena_bytes};
-    return source_drive_open(&f->drive, ops, &config);
+    return source_drive_open(&f->drive, source_named("ring"), &config);
 }
 
 static void begin(fixture *f, uint32_t depth) {
+    need_ring();
     memset(f, 0, sizeof *f);
     make_files(f);
     const iter_status status = open_ring(f, depth, NULL, 0);
@@ -316,6 +319,7 @@ Test(source_uring, a_read_is_given_up_after_eight_threads) {
 
 Test(source_uring, arena_is_registered_as_far_as_allowed) {
     fixture f;
+    need_ring();
     memset(&f, 0, sizeof f);
     const uid_t me = geteuid();
     if (me == 0) cr_assert_eq(seteuid(65534), 0); /* root may lock any amount */
@@ -368,6 +372,7 @@ static void forbid_io_uring(void) {
 
 Test(source_uring, a_forbidden_ring_says_why) {
     fixture f;
+    need_ring();
     memset(&f, 0, sizeof f);
     make_files(&f);
     forbid_io_uring();
