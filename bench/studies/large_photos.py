@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crops of 224 from photos of 12 megapixels: the loader beside OpenCV's reduced decoding and Pillow's draft mode, one core.
 
-    bench/studies/large_photos.py PHOTOS FOLDER [--build build/release] [--venvs DIR] [--pairs 7] [--out FILE]
+    bench/studies/large_photos.py PHOTOS FOLDER [--build build/release] [--venvs DIR] [--pairs 7] [--only SET] [--out FILE]
 
 PHOTOS is a folder of photos. Every 24th one is enlarged to 12 megapixels, with noise, and kept in FOLDER, as files and packed: plainly,
 `--seekable`, and with copies for smaller sizes, too (`--scales`). DIR is what bench/peers/setup.sh made: opencv and pillow. Both sides are
@@ -23,6 +23,8 @@ import time
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SIDE, BATCH = 224, 8
 SETS = {"plain": (), "seekable": ("--seekable",), "scales8": ("--seekable", "--scales", "8"), "scales48": ("--seekable", "--scales", "4,8")}
+ROWS = (("plain", "exact"), ("plain", "auto"), ("plain", "fast"), ("seekable", "exact"), ("seekable", "auto"), ("seekable", "fast"),
+        ("scales48", "auto"), ("scales8", "fast"), ("scales48", "fast"))
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CHAIN = "random-resized-crop:size=224,jpeg-scale=%s | random-flip | normalize | to:f32,nchw"
 
@@ -148,13 +150,10 @@ def main():
             subprocess.run([iterpack, "pack", listed, os.path.join(folder, name + ".rec"), "--root", large, *how], check=True)
     lines = ["| the loader | beside | ours: photos/s | other: photos/s | times as fast |", "| --- | --- | --- | --- | --- |"]
     print("\n".join(lines), flush=True)
-    for ours, scale, kinds in (("plain", "exact", ("opencv-whole", "pillow-whole")), ("plain", "auto", ("opencv-reduced", "pillow-draft")),
-                               ("plain", "fast", ("opencv-reduced", "pillow-draft")), ("seekable", "exact", ("opencv-whole", "pillow-whole")),
-                               ("seekable", "auto", ("opencv-reduced", "pillow-draft")), ("seekable", "fast", ("opencv-reduced", "pillow-draft")),
-                               ("scales48", "auto", ("opencv-reduced", "pillow-draft")), ("scales8", "fast", ("opencv-reduced", "pillow-draft")),
-                               ("scales48", "fast", ("opencv-reduced", "pillow-draft"))):
+    for ours, scale in ROWS:
         if arguments.only and arguments.only not in ours:
             continue
+        kinds = ("opencv-whole", "pillow-whole") if scale == "exact" else ("opencv-reduced", "pillow-draft")
         a = "%s serve --loader dataloader --workers 0 --batch %d --data recordio:%s/%s.rec --chain '%s'" % (
             iterbench, BATCH, folder, ours, CHAIN % scale)
         for kind in kinds:

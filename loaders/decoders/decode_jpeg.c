@@ -5,8 +5,8 @@
  * never read.
  *
  * If the file has restart markers, a smaller picture around the part is decoded instead
- * (jpeg_segments.h), with the same bits; so is, if the result is smaller, a copy that has fewer
- * coefficients (jpeg_copies.h).
+ * (jpeg_segments.h), with the same bits. If it has a copy of the coefficients that a smaller result
+ * needs, that is decoded instead (jpeg_copies.h), with the same bits, too.
  *
  * A part has the same bits as a cut from the whole picture. Upsampling of chroma looks at
  * neighbouring pixels, and at the edge of a part they would be missing. So one more MCU is decoded

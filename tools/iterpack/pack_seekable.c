@@ -151,11 +151,15 @@ static unsigned interval_of(const struct jpeg_decompress_struct *jpeg, size_t by
                                   (jpeg->image_height + height - 1) / height, bytes);
 }
 
-/* Writes the blocks, with segments as for a JPEG of n bytes, and reads them back. */
+/* Writes the blocks, with segments as for a JPEG of n bytes. */
+static bool write_blocks(copier *c, size_t n, bool with_markers, grown *out) {
+    return pack_encode_blocks(&c->from, c->blocks, interval_of(&c->from, n), with_markers,
+                              &out->bytes, &out->capacity, &out->n);
+}
+
+/* The same, and reads them back. */
 static bool write_checked(copier *c, size_t n, bool with_markers, grown *out) {
-    if (!pack_encode_blocks(&c->from, c->blocks, interval_of(&c->from, n), with_markers,
-                            &out->bytes, &out->capacity, &out->n))
-        return false;
+    if (!write_blocks(c, n, with_markers, out)) return false;
     jpeg_destroy_decompress(&c->check); /* may be called when nothing was created */
     read_head(&c->check, out->bytes, out->n);
     return same_blocks(&c->from, c->blocks, &c->check, jpeg_read_coefficients(&c->check));
@@ -189,11 +193,12 @@ static bool append(grown *out, const void *bytes, size_t n) {
     return true;
 }
 
-/* Adds a copy. It is written twice, as its size decides the number of its segments. */
+/* Adds a copy. It is written twice: its size, with a segment for each row, decides how many there
+ * are. */
 static bool add_copy(copier *c, int64_t scale, const int *sizes) {
     uint8_t footer[ITER__JPEG_COPY_FOOTER];
     drop_coefficients(c, sizes);
-    if (!write_checked(c, 0, false, &c->copy) || !write_checked(c, c->copy.n, false, &c->copy))
+    if (!write_blocks(c, 0, false, &c->copy) || !write_checked(c, c->copy.n, false, &c->copy))
         return false;
     iter__jpeg_copy_end(footer, scale, c->copy.n);
     return append(&c->whole, c->copy.bytes, c->copy.n) && append(&c->whole, footer, sizeof(footer));
